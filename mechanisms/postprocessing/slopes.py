@@ -40,12 +40,13 @@ def tilts(column: Column, counts: Codes) -> Floats:
         return leaning
     codes, borders = column.codes_of_bins(np.arange(column.n_bins)), column.borders
     widths, centres = np.diff(borders), (borders[:-1] + borders[1:]) / 2
-    densities = counts[codes] / widths
-    below, above = np.arange(-1, len(codes) - 1).clip(0), np.arange(1, len(codes) + 1)
-    above = above.clip(max=len(codes) - 1)
-    slopes = (densities[above] - densities[below]) / (centres[above] - centres[below])
-    own = np.where(densities > 0, densities, 1.0)
-    leaning[codes] = np.clip(slopes * widths / 2 / own, -1.0, 1.0)
+    below = np.arange(-1, len(codes) - 1).clip(0)
+    above = np.arange(1, len(codes) + 1).clip(max=len(codes) - 1)
+    with np.errstate(all="ignore"):  # of bins narrower than doubles can divide by
+        densities = counts[codes] / widths
+        slopes = (densities[above] - densities[below]) / (centres[above] - centres[below])
+        found = slopes * widths / 2 / np.where(densities > 0, densities, 1.0)
+    leaning[codes] = np.nan_to_num(np.clip(found, -1.0, 1.0))
     return leaning
 
 

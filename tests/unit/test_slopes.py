@@ -72,6 +72,8 @@ def test_empty_single_and_flat_cells_are_not_tilted() -> None:
     assert not tilts(ages, np.full(4, 7)).any()
     assert not tilts(ages, np.zeros(4, np.int64)).any()
     assert tilts(ages, np.array([4, 0, 0, 1]))[[0, 3]] == pytest.approx([-0.5, 0.5])
+    narrow = Numeric(name="c", edges=(0.0, 5e-324, 1e-323, 1.0))
+    assert np.all(np.abs(tilts(narrow, np.array([5, 5, 1]))) <= 1)
     month = Date(name="c", first=datetime.date(2001, 1, 1), last=datetime.date(2001, 3, 31))
     days = np.array([31, 28, 31])  # evenly: as many as days
     assert not tilts(month, days).any()
