@@ -48,20 +48,22 @@ class Ranges(Column):
         object.__setattr__(self, "special", tuple(sorted(map(self._as_special, self.special))))
         for value, following in itertools.pairwise(self.special):
             if value == following:
-                raise EdgesError(f"The special value {value} is given twice.", where=self.name)
+                raise EdgesError(
+                    f"The special value {in_words(value)} is given twice.", where=self.name
+                )
         for value in self.special:
             own = np.array([self.bin_of(value)])
             if self._middles(own)[0] == self._written(value):
                 raise EdgesError(
-                    f"{value} cannot have a cell of its own: the cell that holds it is written "
-                    f"{value} too.",
+                    f"{in_words(value)} cannot have a cell of its own: the cell that holds it is "
+                    f"written {in_words(value)} too.",
                     where=self.name,
                     next_step="Leave it out of 'special' if that cell holds no other value; else "
                     "declare cells of which it is not the middle.",
                 )
             if not self._n_left(own)[0]:
                 raise EdgesError(
-                    f"All values of the cell that holds {value} are special.",
+                    f"All values of the cell that holds {in_words(value)} are special.",
                     where=self.name,
                     next_step="Leave one of them out of 'special', or declare wider cells.",
                 )
@@ -227,6 +229,11 @@ class Ranges(Column):
     @abstractmethod
     def _n_left(self, bins: Codes) -> NDArray[np.int64]:
         """How many values of bins int64[k] are not special; 1 where they cannot be counted."""
+
+
+def in_words(value: Any) -> str:
+    """A value for a message, without decimals that it does not need."""
+    return str(value).removesuffix(".0")
 
 
 def n_between(special: NDArray[Any], first: NDArray[Any], end: NDArray[Any]) -> NDArray[np.int64]:

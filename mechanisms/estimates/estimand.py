@@ -24,7 +24,7 @@ import numpy as np
 
 from statpress.mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
-from statpress.mechanisms.domain.ranges import Ranges
+from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
 from statpress.mechanisms.estimates.statistics import (
@@ -136,7 +136,7 @@ class EstimandKnobs:
 def _by_codes(column: Column) -> str:
     """How a column can lack a value other than by a null, in brackets; empty if it cannot."""
     codes = column.outlying if isinstance(column, Ranges) else ()
-    return f" (the special value {codes[0]} lies outside its range)" if codes else ""
+    return f" (the special value {in_words(codes[0])} lies outside its range)" if codes else ""
 
 
 def amounts_of(column: Column) -> range:

@@ -66,7 +66,7 @@ def test_the_bins_keep_all_other_values() -> None:
 @pytest.mark.parametrize(
     ("column", "special", "message"),
     [
-        (PAY, (5.0,), "the cell that holds it is written 5.0 too"),
+        (PAY, (5.0,), "the cell that holds it is written 5 too"),
         (PAY, (math.inf,), "not a finite number"),
         (PAY, ("0",), "is not a number"),
         (PAY, (3, 3.0), "given twice"),
@@ -270,7 +270,7 @@ def test_a_config_declares_them(tmp_path: Path) -> None:
         ("0]}", "0], value_labels: [none]}", "1 value_labels for 2 special values"),
         ("99999, 0]", "]", "at least 1"),
         ("99999, 0]", "no pay]", "must be a finite number"),
-        ("99999, 0]", "2000, 0]", "2000.0 cannot have a cell of its own"),
+        ("99999, 0]", "2000, 0]", "2000 cannot have a cell of its own"),
     ],
 )
 def test_a_config_is_refused_at_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -290,7 +290,7 @@ KIDS = "structural_zeros:", "  kids: {type: integer, lower: 0, upper: 5}\nstruct
     ("product", "message", "fitting"),
     [
         (SMOOTH, "spreads records over neighbouring cells", SMOOTH.replace("estimator: kde, ", "")),
-        (BANDS, "special value 99999.0 lies inside a cell", BANDS.replace("cumulative", "cells")),
+        (BANDS, "special value 99999 lies inside a cell", BANDS.replace("cumulative", "cells")),
         (CURVE, "no default for 'widest_gap'", CURVE.replace("}", ", widest_gap: 0.02}")),
     ],
 )
