@@ -35,6 +35,9 @@ LEAST = 1e-5
 """Share of the total below which a pair is not measured."""
 
 
+_WEAK, _STRONG, _MOST_FOR_TRIPLES = 150.0, 250.0, 0.1
+
+
 @dataclass(frozen=True)
 class Shares:
     """How mu^2 is split between the steps.
@@ -42,14 +45,28 @@ class Shares:
     Attributes:
         one_way: For the one-way tables.
         screen: For the scores; 0 without them.
+        triples: For triples of columns that are chosen once the pairs are measured; 0 without.
     """
 
     one_way: float
     screen: float
+    triples: float = 0.0
+
+    @property
+    def rest(self) -> float:
+        """What is left for the tables of the workload."""
+        return 1.0 - self.one_way - self.screen - self.triples
 
     @classmethod
     def default(
-        cls, *, n: float, mu: float, sizes: Sequence[int], screened: bool, tables: bool
+        cls,
+        *,
+        n: float,
+        mu: float,
+        sizes: Sequence[int],
+        screened: bool,
+        tables: bool,
+        n_triples: int = 0,
     ) -> Self:
         """Shares that were good on public tables of several widths.
 
@@ -59,6 +76,7 @@ class Shares:
             sizes: Number of codes of every column.
             screened: Whether pairs are scored.
             tables: Whether there is any table of several columns to be measured.
+            n_triples: How many triples may be chosen.
         """
         if not tables:
             return cls(1.0, 0.0)
@@ -66,7 +84,11 @@ class Shares:
         cells = (total**2 - sum(size**2 for size in sizes)) / 2
         signal = n * mu / math.sqrt(max(cells, 1.0))
         one_way = min(max(2.6 * signal**-0.7, 0.08), 0.5)
-        return cls(one_way, min(max(one_way / 4, 0.02), 0.1) if screened else 0.0)
+        screen = min(max(one_way / 4, 0.02), 0.1) if screened else 0.0
+        # Triples can be told from noise where pairs are far above it.
+        strong = min(max((signal - _WEAK) / (_STRONG - _WEAK), 0.0), 1.0)
+        many = min(n_triples / max(len(sizes) * (len(sizes) - 1), 1), 1.0)
+        return cls(one_way, screen, _MOST_FOR_TRIPLES * strong * many)
 
     def least_part(
         self, sizes: Sequence[int], groups: Sequence[tuple[Sequence[int], float]]
@@ -77,12 +99,13 @@ class Shares:
         parts = [float(single.min())]
         if groups:
             joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
-            rest = 1.0 - self.one_way - self.screen
-            tables = by_cells(joint, np.array([w for _, w in groups]), rest, SHRUNK)
+            tables = by_cells(joint, np.array([w for _, w in groups]), self.rest, SHRUNK)
             parts.append(float(tables.min()))
             if self.screen:
                 pairs = np.array([len(group) == 2 for group, _ in groups])
                 parts += [self.screen, float(tables[pairs].sum()) * LEAST / 2]
+            if self.triples:
+                parts.append(self.triples * LEAST / 2)
         return min(parts)
 
 
@@ -113,7 +136,8 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
 
 
 REFERENCE = 0.07
-_TRIPLES, _TRIPLE_CELLS = 200, 20_000  # at most, see statpress.mechanisms.marginals.synthesis
+MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
+"""Triples that are measured or that records are fitted to, and cells of one."""
 _FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies by block
 _MOVING = 24  # bytes a record: orders in which records meet, and a column being drawn
 _BASE = 280 * 2**20  # libraries and their kernels, compiled in this process at worst
@@ -136,6 +160,7 @@ class ExpectedMarginals:
             workload, for the reference of this module's text.
         one_way_share: Of the squared budget, for tables of one column.
         screen_share: Of the squared budget, for the scores of pairs.
+        triple_share: Of the squared budget, for triples that are chosen by what the pairs say.
         memory: Bytes that post-processing needs, about.
         seconds: Processor time of fitting the records, about, as measured on one machine: it goes
             by their number, hardly by that of the columns.
@@ -148,6 +173,7 @@ class ExpectedMarginals:
     pair_total_variation: float
     one_way_share: float
     screen_share: float
+    triple_share: float
     memory: int
     seconds: float
     projected_total_variation: None = None
@@ -173,7 +199,7 @@ class ExpectedMarginals:
                 [math.prod(sizes[c] for c in group) for group, _ in groups], float
             )
             weights = np.array([weight for _, weight in groups])
-            total = (1 - shares.one_way - shares.screen) * mu**2
+            total = shares.rest * mu**2
             amounts = by_cells(group_cells, weights, total, SHRUNK)
             for (group, _), amount, size in zip(groups, amounts, group_cells, strict=True):
                 for column in group:
@@ -198,6 +224,7 @@ class ExpectedMarginals:
             pair_total_variation=pair,
             one_way_share=shares.one_way,
             screen_share=shares.screen,
+            triple_share=shares.triples,
             memory=_memory_needed(sizes, groups, published),
             seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
         )
@@ -222,7 +249,9 @@ class ExpectedMarginals:
         yield "budget for tables of one column", f"{self.one_way_share:.1%}"
         if self.screen_share:
             yield "budget for scoring pairs", f"{self.screen_share:.1%}"
-        measured = 1 - self.one_way_share - self.screen_share
+        if self.triple_share:
+            yield "budget for triples that the pairs suggest", f"{self.triple_share:.1%}"
+        measured = 1 - self.one_way_share - self.screen_share - self.triple_share
         yield "budget for tables of several columns", f"{measured:.1%}"
         yield "memory for fitting the records, about", f"{self.memory / 2**20:,.0f} MB"
         yield "time for fitting the records, about", _duration(self.seconds)
@@ -268,7 +297,7 @@ def _memory_needed(
     pairs = len(groups) > 0
     squares = pairs * _COVARIANCES * 8 * sum(size**2 for size in sizes)
     largest = math.prod(sorted(sizes)[-2:]) if pairs else 0
-    fitted = (cells + _triple_cells(sizes)) * _FITTED
+    fitted = (cells + triple_cells(sizes)) * _FITTED
     classes = pairs * _CLASSES * min(sum(sizes), MOST_CELLS) ** 2
     fixed = _BASE + _DENOISED * cells + squares + classes + _POSTERIOR * largest
     return fixed + fitted + records_kept(sizes, n_records) + _MOVING * n_records
@@ -279,7 +308,7 @@ def records_kept(sizes: Sequence[int], n_records: int) -> int:
     return n_records * len(sizes) * (1 if max(sizes) <= 2**8 else 2 if max(sizes) <= 2**16 else 4)
 
 
-def _triple_cells(sizes: Sequence[int]) -> int:
-    """Most cells of the tables of triples that records are fitted to."""
+def triple_cells(sizes: Sequence[int]) -> int:
+    """Most cells of the tables of triples that are measured, or that records are fitted to."""
     largest = math.prod(sorted(sizes)[-3:]) if len(sizes) > 2 else 0
-    return min(_TRIPLES, math.comb(len(sizes), 3)) * min(_TRIPLE_CELLS, largest)
+    return min(MOST_TRIPLES, math.comb(len(sizes), 3)) * min(MOST_TRIPLE_CELLS, largest)
