@@ -109,6 +109,17 @@ class Shares:
         return min(parts)
 
 
+TARGET_WEIGHT = 32.0
+"""How much more groups with the target count."""
+
+
+def towards(
+    workload: Sequence[tuple[Group, float]], target: int | None
+) -> tuple[tuple[Group, float], ...]:
+    """A workload whose groups with the target count more."""
+    return tuple((g, w * TARGET_WEIGHT if target in g else w) for g, w in workload)
+
+
 def column_weights(shares: Floats, n: float) -> Floats:
     """float64[k - 1]: how much the cells of a column deviate, the smallest left out."""
     weights = np.sort(np.maximum(shares, 1 / n) ** 1.5)[1:]

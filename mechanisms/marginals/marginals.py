@@ -41,6 +41,7 @@ from statpress.mechanisms.marginals.allocation import (
     MOST_TRIPLE_CELLS,
     ExpectedMarginals,
     Shares,
+    towards,
     triple_cells,
 )
 from statpress.mechanisms.marginals.denoising import Model
@@ -192,17 +193,8 @@ def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
     return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
 
 
-TARGET_WEIGHT = 32.0
-"""How much more groups with the target count."""
 LEAST_FOR_TRIPLES = 0.03
 """Share of the budget for triples that were asked for where pairs are little above their noise."""
-
-
-def towards(
-    groups: tuple[tuple[Group, float], ...], target: int | None
-) -> tuple[tuple[Group, float], ...]:
-    """A workload whose groups with the target count more."""
-    return tuple((g, w * TARGET_WEIGHT if target in g else w) for g, w in groups)
 
 
 def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
@@ -423,12 +415,13 @@ class Marginals:
         """The private steps; what they give back is public."""
         return release_marginals(
             coded,
-            towards(self.groups, self.target),
+            self.groups,
             self.shares,
             self.mu**2,
             unit_records=self.unit_records,
             rng=rng,
             known=self.known,
+            target=self.target,
             progress=progress,
         )
 
