@@ -12,12 +12,23 @@ what is left of its dependence. They add up in squares, being of independent noi
 A pair whose table is measured with noise of variance 2/B, and then shrunk towards independence,
 keeps of its distance g from independence about g sqrt(sum v/(1 + v B/2) / sum v), where v are the
 variances of its cells' deviations from independence.
+
+**What survives.** Of a relation of Cramér's V between columns of a and b equally frequent cells,
+the squared deviations from independence add up to n^2 V^2 (min(a, b) - 1)/(ab) over (a - 1)(b - 1)
+degrees of freedom. Shrinking keeps half of it where one of them has the variance of its noise, 2/B:
+
+    V = sqrt((2/B) a b (max(a, b) - 1)) / n.
+
+The least V of a workload is the one at which three in five of its pairs keep half, with what pairs
+may spend divided as if all were related alike. Relations that follow an order, or are few among
+scored pairs, survive at less.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -113,6 +124,8 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
 
 
 REFERENCE = 0.07
+_KEEPING = 0.6
+"""Share of the pairs that keep half of a relation of the least V."""
 _TRIPLES, _TRIPLE_CELLS = 200, 20_000  # at most, see statpress.mechanisms.marginals.synthesis
 _FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies by block
 _MOVING = 24  # bytes a record: orders in which records meet, and a column being drawn
@@ -139,6 +152,12 @@ class ExpectedMarginals:
         memory: Bytes that post-processing needs, about.
         seconds: Processor time of fitting the records, about, as measured on one machine: it goes
             by their number, hardly by that of the columns.
+        independent_total_variation: The pairs' error if nothing of any pair were measured, and all
+            of the budget spent on single columns; None without pairs.
+        least_association: Cramér's V from which on the records keep most of a relation, at most
+            1; None without pairs.
+        least_slope: The same of a straight line, in standard deviations for one of the other
+            column's.
         projected_total_variation: Of the joint table; nothing can be said of it.
         kolmogorov_smirnov: Of the joint table; nothing can be said of it.
     """
@@ -150,6 +169,9 @@ class ExpectedMarginals:
     screen_share: float
     memory: int
     seconds: float
+    independent_total_variation: float | None = None
+    least_association: float | None = None
+    least_slope: float | None = None
     projected_total_variation: None = None
     kolmogorov_smirnov: None = None
 
@@ -163,8 +185,12 @@ class ExpectedMarginals:
         mu: float,
         n_records: int,
         published: int,
+        known: Collection[Group] = (),
     ) -> Self:
-        """Expected errors of a workload at ``mu`` for a unit of one record."""
+        """Expected errors of a workload at ``mu`` for a unit of one record.
+
+        Pairs that are ``known`` exactly keep every relation.
+        """
         cells = np.array(sizes, dtype=np.float64)
         precision = by_cells(cells, np.ones(len(cells)), shares.one_way * mu**2) / 2
         amounts = np.zeros(0)
@@ -178,11 +204,9 @@ class ExpectedMarginals:
             for (group, _), amount, size in zip(groups, amounts, group_cells, strict=True):
                 for column in group:
                     precision[column] += amount / 2 * sizes[column] / size
-        single = [
-            _one_way(size, math.sqrt((1 - 1 / size) / p), n_records)
-            for size, p in zip(sizes, precision.tolist(), strict=True)
-        ]
-        pair = float(np.mean(single))
+        single = _single_errors(sizes, precision, n_records)
+        pair, baseline = float(np.mean(single)), None
+        least: tuple[float, float] | tuple[None, None] = None, None
         if groups:
             errors = [
                 _group_error(
@@ -190,7 +214,11 @@ class ExpectedMarginals:
                 )
                 for (group, _), amount in zip(groups, amounts.tolist(), strict=True)
             ]
-            pair = float(np.average(errors, weights=[weight for _, weight in groups]))
+            pair = float(np.average(errors, weights=weights))
+            alone = by_cells(cells, np.ones(len(cells)), mu**2) / 2
+            baseline = _independent(sizes, groups, alone, n_records)
+            noise = _noise_of_pairs(sizes, groups, amounts) | dict.fromkeys(known, 0.0)
+            least = _least_relation(sizes, noise, n_records)
         sd = math.sqrt(float(np.mean(2 / amounts))) if groups else float(np.mean(precision**-0.5))
         return cls(
             cell_sd_average=sd,
@@ -200,6 +228,9 @@ class ExpectedMarginals:
             screen_share=shares.screen,
             memory=_memory_needed(sizes, groups, published),
             seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
+            independent_total_variation=baseline,
+            least_association=least[0],
+            least_slope=least[1],
         )
 
     def deciding(self, criterion: str) -> float:
@@ -218,6 +249,14 @@ class ExpectedMarginals:
             f"expected total variation, a pair {REFERENCE} from independence",
             f"{self.pair_total_variation:.4f}",
         )
+        if self.independent_total_variation is not None:
+            yield "the same if no pair were measured", f"{self.independent_total_variation:.4f}"
+        if self.least_association is not None:
+            kept = (
+                f"Cramér's V {self.least_association:.2g}" if self.least_association < 1 else "none"
+            )
+            yield "weakest relation that the records keep", kept
+            yield "the same, of a straight line", f"a slope of {self.least_slope:.2g} sd"
         yield "sd of a measured count, average", f"{self.cell_sd_average:,.1f} records"
         yield "budget for tables of one column", f"{self.one_way_share:.1%}"
         if self.screen_share:
@@ -235,12 +274,59 @@ class ExpectedMarginals:
         )
 
 
+def _single_errors(sizes: Sequence[int], precision: Floats, n_records: int) -> list[float]:
+    """Expected total variation of every column."""
+    return [
+        _one_way(size, math.sqrt((1 - 1 / size) / p), n_records)
+        for size, p in zip(sizes, precision.tolist(), strict=True)
+    ]
+
+
 def _one_way(size: int, sd: float, n_records: int) -> float:
     """Total variation of projected shares of equally frequent cells."""
     variation = projected_total_variation(
         lambda counts: np.full_like(counts, sd), n_records=n_records, n_cells=size
     )
     return min(variation, 1.0)
+
+
+def _independent(
+    sizes: Sequence[int],
+    groups: Sequence[tuple[Group, float]],
+    precision: Floats,
+    n_records: int,
+) -> float:
+    """Error of the groups' tables where columns have this precision and no relation is known."""
+    single = _single_errors(sizes, precision, n_records)
+    errors = [math.hypot(*(single[c] for c in group), REFERENCE) for group, _ in groups]
+    return float(np.average(np.minimum(errors, 1.0), weights=[weight for _, weight in groups]))
+
+
+def _noise_of_pairs(
+    sizes: Sequence[int], groups: Sequence[tuple[Group, float]], amounts: Floats
+) -> dict[Group, float]:
+    """Variance of a cell of each pair, by the most precise group that holds it."""
+    noise: dict[Group, float] = {}
+    for (group, _), amount in zip(groups, amounts.tolist(), strict=True):
+        whole = math.prod(sizes[c] for c in group)
+        for a, b in itertools.combinations(group, 2):
+            variance = 2 / amount * whole / (sizes[a] * sizes[b])
+            noise[a, b] = min(variance, noise.get((a, b), math.inf))
+    return noise
+
+
+def _least_relation(
+    sizes: Sequence[int], noise: Mapping[Group, float], n_records: int
+) -> tuple[float, float]:
+    """The least Cramér's V that is kept, and the least slope; see the module's text."""
+    ends = np.sort([[sizes[a], sizes[b]] for a, b in noise], axis=1)
+    squares = np.array(list(noise.values())) * ends.prod(axis=1) * (ends[:, 1] - 1)
+    association = np.sqrt(squares) / n_records
+    kept = (
+        np.quantile(each, _KEEPING) for each in (association, association * (ends[:, 0] - 1) ** 0.5)
+    )
+    v, slope = (min(float(each), 1.0) for each in kept)
+    return v, slope
 
 
 def _group_error(

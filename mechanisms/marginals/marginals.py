@@ -382,6 +382,7 @@ class Marginals:
             mu=float(self.mu) / self.unit_records,
             n_records=n_records,
             published=self.records or n_records,
+            known=[group for group in self.known if len(group) == 2],
         )
 
     def describe(self) -> dict[str, str | int]:
