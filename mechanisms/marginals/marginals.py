@@ -288,17 +288,15 @@ class Marginals:
         _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
         screened = _is_screened(knobs, groups)
-        shares = Shares.default(
+        shares = Shares.best(
             n=target.n_records,
             mu=float(mu) / target.unit_records,
             sizes=sizes,
+            groups=groups,
             screened=screened,
-            tables=bool(groups),
+            one_way=knobs.one_way_share,
+            screen=knobs.screen_share,
         )
-        if groups and knobs.one_way_share is not None:
-            shares = dataclasses.replace(shares, one_way=knobs.one_way_share)
-        if screened and knobs.screen_share is not None:
-            shares = dataclasses.replace(shares, screen=knobs.screen_share)
         if groups and shares.one_way + shares.screen >= 1:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
