@@ -59,6 +59,9 @@ LEAST = 1e-5
 """Share of the total below which a pair is not measured."""
 
 
+_WEAK, _STRONG, _MOST_FOR_TRIPLES = 150.0, 250.0, 0.1
+
+
 @dataclass(frozen=True)
 class Shares:
     """How mu^2 is split between the steps.
@@ -66,10 +69,17 @@ class Shares:
     Attributes:
         one_way: For the one-way tables.
         screen: For the scores; 0 without them.
+        triples: For triples of columns that are chosen once the pairs are measured; 0 without.
     """
 
     one_way: float
     screen: float
+    triples: float = 0.0
+
+    @property
+    def rest(self) -> float:
+        """What is left for the tables of the workload."""
+        return 1.0 - self.one_way - self.screen - self.triples
 
     @classmethod
     def best(
@@ -82,6 +92,7 @@ class Shares:
         screened: bool,
         one_way: float | None = None,
         screen: float | None = None,
+        triples: float = 0.0,
     ) -> Self:
         """Shares of the least expected error.
 
@@ -93,13 +104,30 @@ class Shares:
             screened: Whether pairs are scored.
             one_way: If it is given already.
             screen: If it is given already.
+            triples: For triples.
         """
         if not groups:
             return cls(1.0, 0.0)
         found = _best_shares(
-            n, float(f"{mu:.2e}"), tuple(sizes), tuple(groups), screened, one_way, screen
+            n, float(f"{mu:.2e}"), tuple(sizes), tuple(groups), screened, one_way, screen, triples
         )
-        return cls(*found)
+        return cls(*found, triples)
+
+    @staticmethod
+    def for_triples(*, n: float, mu: float, sizes: Sequence[int], n_triples: int) -> float:
+        """A share for triples: they can be told from noise where pairs are far above it.
+
+        Args:
+            n: Number of records.
+            mu: Of the whole, divided by the records of a unit.
+            sizes: Number of codes of every column.
+            n_triples: How many triples may be chosen.
+        """
+        cells = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) / 2
+        signal = n * mu / math.sqrt(max(cells, 1.0))
+        strong = min(max((signal - _WEAK) / (_STRONG - _WEAK), 0.0), 1.0)
+        many = min(n_triples / max(len(sizes) * (len(sizes) - 1), 1), 1.0)
+        return _MOST_FOR_TRIPLES * strong * many
 
     def least_part(
         self, sizes: Sequence[int], groups: Sequence[tuple[Sequence[int], float]]
@@ -110,12 +138,13 @@ class Shares:
         parts = [float(single.min())]
         if groups:
             joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
-            rest = 1.0 - self.one_way - self.screen
-            tables = by_cells(joint, np.array([w for _, w in groups]), rest, SHRUNK)
+            tables = by_cells(joint, np.array([w for _, w in groups]), self.rest, SHRUNK)
             parts.append(float(tables.min()))
             if self.screen:
                 pairs = np.array([len(group) == 2 for group, _ in groups])
                 parts += [self.screen, float(tables[pairs].sum()) * LEAST / 2]
+            if self.triples:
+                parts.append(self.triples * LEAST / 2)
         return min(parts)
 
 
@@ -140,7 +169,8 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
 REFERENCE = 0.07
 _KEEPING = 0.6
 """Share of the pairs that keep half of a relation of the least V."""
-_TRIPLES, _TRIPLE_CELLS = 200, 20_000  # at most, see statpress.mechanisms.marginals.synthesis
+MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
+"""Triples that are measured or that records are fitted to, and cells of one."""
 _FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies by block
 _MOVING = 24  # bytes a record: orders in which records meet, and a column being drawn
 _BASE = 280 * 2**20  # libraries and their kernels, compiled in this process at worst
@@ -163,6 +193,7 @@ class ExpectedMarginals:
             workload, for the reference of this module's text.
         one_way_share: Of the squared budget, for tables of one column.
         screen_share: Of the squared budget, for the scores of pairs.
+        triple_share: Of the squared budget, for triples that are chosen by what the pairs say.
         memory: Bytes that post-processing needs, about.
         seconds: Processor time of fitting the records, about, as measured on one machine: it goes
             by their number, hardly by that of the columns.
@@ -181,6 +212,7 @@ class ExpectedMarginals:
     pair_total_variation: float
     one_way_share: float
     screen_share: float
+    triple_share: float
     memory: int
     seconds: float
     independent_total_variation: float | None = None
@@ -210,7 +242,7 @@ class ExpectedMarginals:
         baseline = None
         least: tuple[float, float] | tuple[None, None] = None, None
         if groups:
-            rest = (1 - shares.one_way - shares.screen) * mu**2
+            rest = shares.rest * mu**2
             joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
             amounts = by_cells(joint, np.array([weight for _, weight in groups]), rest, SHRUNK)
             noise = _noise_of_pairs(sizes, groups, amounts) | dict.fromkeys(known, 0.0)
@@ -225,6 +257,7 @@ class ExpectedMarginals:
             pair_total_variation=pair,
             one_way_share=shares.one_way,
             screen_share=shares.screen,
+            triple_share=shares.triples,
             memory=_memory_needed(sizes, groups, published),
             seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
             independent_total_variation=baseline,
@@ -260,7 +293,9 @@ class ExpectedMarginals:
         yield "budget for tables of one column", f"{self.one_way_share:.1%}"
         if self.screen_share:
             yield "budget for scoring pairs", f"{self.screen_share:.1%}"
-        measured = 1 - self.one_way_share - self.screen_share
+        if self.triple_share:
+            yield "budget for triples that the pairs suggest", f"{self.triple_share:.1%}"
+        measured = 1 - self.one_way_share - self.screen_share - self.triple_share
         yield "budget for tables of several columns", f"{measured:.1%}"
         yield "memory for fitting the records, about", f"{self.memory / 2**20:,.0f} MB"
         yield "time for fitting the records, about", _duration(self.seconds)
@@ -385,7 +420,7 @@ def _allocated(
         mu: For a unit of one record.
         n: Number of records.
     """
-    rest = max(1 - shares.one_way - shares.screen, 0.0) * mu**2
+    rest = max(shares.rest, 0.0) * mu**2
     parts = (work.weights * work.cells) ** SHRUNK
     amounts = parts * (rest / (parts * work.number).sum())
     given = np.broadcast_to(amounts[:, None, None], (len(parts), len(_LEVELS), len(_NODES)))
@@ -449,11 +484,12 @@ def _best_shares(
     screened: bool,
     one_way: float | None,
     screen: float | None,
+    triples: float,
 ) -> tuple[float, float]:
     """Shares of the one-way tables and of the scores: a grid, then ever closer neighbours."""
     work = _Workload.of(sizes, groups)
-    firsts = ONE_WAYS * (1 - screen) if screen is not None else ONE_WAYS
-    scores = np.minimum(SCREENS, (1 - one_way) / 2) if one_way is not None else SCREENS
+    firsts = np.minimum(ONE_WAYS, ONE_WAYS[-1] * (1 - triples - (screen or 0.0)))
+    scores = np.clip((1 - triples - (one_way or 0.0)) / 2, 0.0, SCREENS)
     if one_way is not None:
         firsts = np.array([one_way])
     if screen is not None or not screened:
@@ -461,7 +497,8 @@ def _best_shares(
 
     @functools.cache
     def error(point: tuple[float, float]) -> float:
-        return _errors(work, Shares(*point), mu, n)[1] if sum(point) < 1 else math.inf
+        shares = Shares(*point, triples)
+        return _errors(work, shares, mu, n)[1] if shares.rest > 0 else math.inf
 
     best = min(itertools.product(firsts.tolist(), scores.tolist()), key=error)
     for halving in range(_HALVINGS):
@@ -518,7 +555,7 @@ def _memory_needed(
     pairs = len(groups) > 0
     squares = pairs * _COVARIANCES * 8 * sum(size**2 for size in sizes)
     largest = math.prod(sorted(sizes)[-2:]) if pairs else 0
-    fitted = (cells + _triple_cells(sizes)) * _FITTED
+    fitted = (cells + triple_cells(sizes)) * _FITTED
     classes = pairs * _CLASSES * min(sum(sizes), MOST_CELLS) ** 2
     fixed = _BASE + _DENOISED * cells + squares + classes + _POSTERIOR * largest
     return fixed + fitted + records_kept(sizes, n_records) + _MOVING * n_records
@@ -529,7 +566,7 @@ def records_kept(sizes: Sequence[int], n_records: int) -> int:
     return n_records * len(sizes) * (1 if max(sizes) <= 2**8 else 2 if max(sizes) <= 2**16 else 4)
 
 
-def _triple_cells(sizes: Sequence[int]) -> int:
-    """Most cells of the tables of triples that records are fitted to."""
+def triple_cells(sizes: Sequence[int]) -> int:
+    """Most cells of the tables of triples that are measured, or that records are fitted to."""
     largest = math.prod(sorted(sizes)[-3:]) if len(sizes) > 2 else 0
-    return min(_TRIPLES, math.comb(len(sizes), 3)) * min(_TRIPLE_CELLS, largest)
+    return min(MOST_TRIPLES, math.comb(len(sizes), 3)) * min(MOST_TRIPLE_CELLS, largest)

@@ -25,13 +25,13 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
-from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
-from statpress.mechanisms.marginals.latent_classes import smoothed_by_classes
+from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
+from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
@@ -217,10 +217,10 @@ def _denoise(
     variances: Mapping[Group, float],
     scores: Mapping[Group, Score],
     columns: Sequence[Column],
-) -> dict[Group, Denoised]:
-    """What the prior and the noise leave of all measured pairs."""
+) -> tuple[list[_Basis], dict[Group, Denoised]]:
+    """Bases of all columns, and what the prior and the noise leave of all measured pairs."""
     if not variances:
-        return {}
+        return [], {}
     products: dict[Group, Floats] = {
         (a, b): n * np.multiply.outer(shares[a], shares[b]) for a, b in variances
     }
@@ -231,7 +231,7 @@ def _denoise(
         posteriors = _all(deviations, variances, scores, bases)
         bases = [_Basis.of(c) for c in _updated(start, bases, posteriors)]
     posteriors = _all(deviations, variances, scores, bases)
-    return {
+    return bases, {
         (a, b): Denoised(
             _predicted(
                 products[a, b], deviations[a, b], variances[a, b], p.strength, bases[a], bases[b]
@@ -277,7 +277,7 @@ def _all(
     bases: Sequence[_Basis],
 ) -> dict[Group, _Posterior]:
     return {
-        (a, b): _posterior(table, variances[a, b], scores.get((a, b)), bases[a], bases[b])
+        (a, b): _posterior(table, variances[a, b], (bases[a], bases[b]), scores.get((a, b)))
         for (a, b), table in deviations.items()
     }
 
@@ -293,26 +293,35 @@ def _first_covariance(shares: Floats, similarity: Floats) -> Floats:
 
 
 def _posterior(
-    table: Floats, variance: float, score: Score | None, one: _Basis, other: _Basis
+    table: Floats, variance: float, bases: Sequence[_Basis], score: Score | None = None
 ) -> _Posterior:
-    z = one.vectors.T @ table @ other.vectors
+    """What the prior of these bases and the noise leave of a residual, in the bases."""
+    z = _along_axes(table, [basis.vectors.T for basis in bases])
     squares = z**2
-    spread = np.multiply.outer(one.values, other.values)
+    spread = functools.reduce(np.multiply.outer, [basis.values for basis in bases])
     top = 3 * max(float(squares.mean()), variance)
     strengths = np.geomspace(0.002 * min(variance, top), top, _POINTS)
-    total = strengths[:, None, None] * spread + variance
-    logs = -0.5 * (np.log(total) + squares / total).sum(axis=(1, 2))
+    signal = np.multiply.outer(strengths, spread)
+    total = signal + variance
+    inside = tuple(range(1, total.ndim))
+    logs = -0.5 * (np.log(total) + squares / total).sum(axis=inside)
     if score is not None:
-        expected = MEAN_ABSOLUTE * np.sqrt(strengths) * one.spread * other.spread
+        expected = MEAN_ABSOLUTE * np.sqrt(strengths) * math.prod(b.spread for b in bases)
         expected = np.sqrt(expected**2 + score.bias**2)
         error = score.sigma**2 + (_MODEL_ERROR * expected) ** 2
         logs -= 0.5 * (np.log(error) + (score.distance - expected) ** 2 / error)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    gains = strengths[:, None, None] * spread / total
-    gain = (weights[:, None, None] * gains).sum(axis=0)
+    gain = np.tensordot(weights, signal / total, axes=1)
     kept = float((gain * spread).sum() / spread.sum())
     return _Posterior(z * gain, variance * gain, float((weights * strengths).sum()), kept)
+
+
+def _along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
+    """A table with every axis multiplied by its matrix."""
+    for axis, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
+    return table
 
 
 def _updated(
@@ -367,6 +376,7 @@ class Model:
         one_way: Shares of every column's cells.
         pairs: Shares of the cells of every pair of columns, by ascending positions.
         groups: The same of larger measured groups.
+        classes: What the pairs say of groups that were not measured.
         signal: Of measured pairs, about the variance of the signal over that of the noise.
         errors: Of measured pairs, about the sum of squared errors of the cells' shares.
     """
@@ -376,6 +386,7 @@ class Model:
     one_way: tuple[Floats, ...]
     pairs: Mapping[Group, Floats]
     groups: Mapping[Group, Floats]
+    classes: LatentClasses
     signal: Mapping[Group, float]
     errors: Mapping[Group, float]
 
@@ -389,7 +400,7 @@ class Model:
         columns = range(len(released.sizes))
         pairs = [(a, b) for a in columns for b in columns if a < b]
         variances = {p: residuals.variances.get(p, 0.0) for p in pairs}
-        denoised = _denoise(
+        bases, denoised = _denoise(
             one_way,
             n,
             residuals.values,
@@ -415,56 +426,84 @@ class Model:
                 start[pair] = residuals.table(pair) / n
             else:
                 start[pair] = np.multiply.outer(one_way[pair[0]], one_way[pair[1]])
-        smoothed = smoothed_by_classes(one_way, start, errors, released.public_generator())
+        classes = LatentClasses.of(one_way, start if errors else {}, released.public_generator())
         fitted: dict[Group, Floats] = {}
-        for (a, b), table in smoothed.items():
+        for (a, b), table in classes.smoothed(start, errors).items():
             if (a, b) in denoised:
                 inside = _likely(table, one_way[a], one_way[b], n, variances[a, b])
                 table = table * (inside & possible[a, b])
             if (a, b) in residuals.values or not possible[a, b].all():
                 table = fit_pair(table, one_way[a], one_way[b], possible[a, b])
             fitted[a, b] = table
+        model = cls(residuals, n, one_way, fitted, {}, classes, signal, errors)
         larger = sorted({table.group for table in released.tables if len(table.group) > 2})
-        groups = {
-            group: _group_table(group, one_way, fitted, residuals, n, boxes) for group in larger
-        }
-        return cls(residuals, n, one_way, fitted, groups, signal, errors)
+        groups = {group: model._measured(group, bases, boxes) for group in larger}
+        return replace(model, groups=groups)
+
+    def implied(
+        self, group: Group, boxes: Sequence[Box] = (), *, interacting: bool = True
+    ) -> Floats:
+        """Shares of the cells of three columns or more that have the fitted pairs.
+
+        Args:
+            group: Positions of the columns.
+            boxes: Structural zeros.
+            interacting: Whether the classes say how the columns interact; without, and of columns
+                that they do not describe, the table is the one of maximum entropy.
+        """
+        if interacting and self.classes.describe(group):
+            start = self.classes.table(group)
+        else:
+            start = functools.reduce(np.multiply.outer, [self.one_way[c] for c in group])
+        possible = possible_cells(group, self.residuals.sizes, boxes)
+        return fit_margins(start * possible, self._margins(group))
+
+    def _margins(self, group: Group) -> dict[Group, Floats]:
+        """Fitted pairs by their axes in a group's table."""
+        axes = itertools.combinations(range(len(group)), 2)
+        return {(i, j): self.pairs[group[i], group[j]] for i, j in axes}
+
+    def _measured(self, group: Group, bases: Sequence[_Basis], boxes: Sequence[Box]) -> Floats:
+        """Shares of the cells of a measured group of three columns or more.
+
+        What pairs and classes imply, moved towards the measured residuals of three columns and
+        more as far as their noise leaves them by the prior of pairs, and fitted to the pairs again.
+        """
+        table = self.implied(group, boxes)
+        moved = table.copy()
+        for part in subgroups(group):
+            if len(part) < 3:
+                continue
+            inside = tuple(group.index(column) for column in part)
+            others = tuple(axis for axis in range(len(group)) if axis not in inside)
+            gap = self.residuals.values[part] - self.n * centred(table.sum(axis=others))
+            of_part = [bases[column] for column in part]
+            kept = _posterior(gap, self.residuals.variances[part], of_part).mean
+            cells = math.prod(table.shape[axis] for axis in others)
+            shape = [table.shape[axis] if axis in inside else 1 for axis in range(len(group))]
+            shift = _along_axes(kept, [basis.vectors for basis in of_part]).reshape(shape)
+            moved += shift / (cells * self.n)
+        possible = possible_cells(group, self.residuals.sizes, boxes)
+        return fit_margins(np.maximum(moved, _FLOOR * table) * possible, self._margins(group))
 
 
-def _group_table(
-    group: Group,
-    one_way: Sequence[Floats],
-    pairs: Mapping[Group, Floats],
-    residuals: Residuals,
-    n: float,
-    boxes: Sequence[Box],
-) -> Floats:
-    """Shares of the cells of a measured group of three columns or more.
-
-    The table of maximum entropy given the fitted pairs, moved towards the measured residuals of
-    three columns and more by as much of each as its noise leaves (James and Stein 1961), and
-    fitted to the pairs again.
-    """
-    margins: dict[Group, Floats] = {
-        (i, j): pairs[group[i], group[j]] for i, j in itertools.combinations(range(len(group)), 2)
+def strongest_triples(model: Model) -> list[Group]:
+    """Triples of columns by how far their pairs are from independence, all three of them."""
+    distances = {
+        (a, b): float(np.abs(table - np.multiply.outer(model.one_way[a], model.one_way[b])).sum())
+        for (a, b), table in model.pairs.items()
     }
-    start = functools.reduce(np.multiply.outer, [one_way[column] for column in group])
-    start = start * possible_cells(group, residuals.sizes, boxes)
-    table = fit_margins(start, margins)
-    moved = table.copy()
-    for part in subgroups(group):
-        if len(part) < 3:
-            continue
-        inside = tuple(group.index(column) for column in part)
-        others = tuple(axis for axis in range(len(group)) if axis not in inside)
-        gap = residuals.values[part] / n - centred(table.sum(axis=others))
-        freedom = math.prod(residuals.sizes[column] - 1 for column in part)
-        noise = residuals.variances[part] / n**2 * freedom
-        gain = max(0.0, 1 - noise / max(float((gap**2).sum()), noise))
-        cells = math.prod(table.shape[axis] for axis in others)
-        shape = [table.shape[axis] if axis in inside else 1 for axis in range(len(group))]
-        moved += gain / cells * gap.reshape(shape)
-    return fit_margins(np.maximum(moved, 1e-4 * table) * (start > 0), margins)
+    sizes = model.residuals.sizes
+    triples: list[Group] = [
+        triple
+        for triple in itertools.combinations(range(len(sizes)), 3)
+        if math.prod(sizes[column] for column in triple) <= MOST_TRIPLE_CELLS
+    ]
+    strengths = {
+        triple: math.prod(distances[pair] for pair in itertools.combinations(triple, 2))
+        for triple in triples
+    }
+    return sorted(triples, key=lambda triple: (-round(strengths[triple], 12), triple))
 
 
 def one_ways(

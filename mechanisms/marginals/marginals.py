@@ -37,7 +37,12 @@ from statpress.mechanisms.errors import (
     InfeasibleBudgetError,
     RecordsError,
 )
-from statpress.mechanisms.marginals.allocation import ExpectedMarginals, Shares
+from statpress.mechanisms.marginals.allocation import (
+    MOST_TRIPLE_CELLS,
+    ExpectedMarginals,
+    Shares,
+    triple_cells,
+)
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.measurement import (
     MOST_RECORDS,
@@ -111,11 +116,17 @@ class MarginalsKnobs:
 
     Attributes:
         pairs: ``all`` pairs of columns, or the groups whose tables matter.
+        groups: Groups whose tables matter beside all pairs.
+        target: A column that the others are to tell: the groups that hold it count more, for
+            people who train a classifier or a regression of it on the records.
+        triples: Whether triples of columns are chosen by what the noisy pairs say of them, and
+            measured; ``auto`` where pairs are far above their noise.
         screen: Whether noisy scores decide which pairs are measured; ``auto`` for many pairs.
         records: Number of records to publish, or ``n`` for as many as there are.
         one_way_share: Of the budget for tables of single columns; by default from the size
             of the data and of the tables.
         screen_share: Of the budget for the scores, likewise.
+        triple_share: Of the budget for triples that are chosen, likewise.
         within_cells: Where in its cell a number or a date of a record lies: in the ``middle``, or
             drawn, ``uniform``.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
@@ -123,10 +134,14 @@ class MarginalsKnobs:
     """
 
     pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
+    groups: tuple[ColumnGroup, ...] = ()
+    target: str | None = None
+    triples: Literal["auto", "yes", "no"] = "auto"
     screen: Literal["auto", "yes", "no"] = "auto"
     records: Literal["n"] | int = "n"
     one_way_share: float | None = None
     screen_share: float | None = None
+    triple_share: float | None = None
     within_cells: Literal["middle", "uniform"] = "middle"
     known: Mapping[str, KnownTotal] | None = None
 
@@ -138,17 +153,34 @@ class MarginalsKnobs:
                 raise ConfigError("Give each group of columns once, at least one.", where="pairs")
         if self.records != "n" and self.records < 1:
             raise ConfigError("At least one record must be published.", where="records")
-        shares = {"one_way_share": self.one_way_share, "screen_share": self.screen_share}
+        object.__setattr__(self, "groups", tuple(self.groups))
+        if self.groups and self.pairs != "all":
+            raise ConfigError(
+                "Groups beside all pairs are given with 'pairs: all'.",
+                where="groups",
+                next_step="List them under 'pairs', with the pairs.",
+            )
+        if len({frozenset(group.columns) for group in self.groups}) < len(self.groups):
+            raise ConfigError("Give each group of columns once.", where="groups")
+        shares = {
+            "one_way_share": self.one_way_share,
+            "screen_share": self.screen_share,
+            "triple_share": self.triple_share,
+        }
         for name, share in shares.items():
             if share is not None and not 0 < share < 1:
                 raise ConfigError("A share of the budget lies between 0 and 1.", where=name)
-        if (self.one_way_share or 0.0) + (self.screen_share or 0.0) >= 1:
+        if sum(share or 0.0 for share in shares.values()) >= 1:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
         if self.screen == "no" and self.screen_share is not None:
             raise ConfigError(
                 "Pairs are not screened, so that step has no share.", where="screen_share"
+            )
+        if self.triples == "no" and self.triple_share is not None:
+            raise ConfigError(
+                "No triples are chosen, so that step has no share.", where="triple_share"
             )
 
 
@@ -157,20 +189,49 @@ def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
     return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
 
 
+TARGET_WEIGHT = 32.0
+"""How much more groups with the target count."""
+LEAST_FOR_TRIPLES = 0.03
+"""Share of the budget for triples that were asked for where pairs are little above their noise."""
+
+
+def towards(
+    groups: tuple[tuple[Group, float], ...], target: int | None
+) -> tuple[tuple[Group, float], ...]:
+    """A workload whose groups with the target count more."""
+    return tuple((g, w * TARGET_WEIGHT if target in g else w) for g, w in groups)
+
+
 def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
     """The workload by column positions."""
     names = [column.name for column in domain.columns]
-    if isinstance(knobs.pairs, str):
-        return all_pairs(len(names))
-    groups = []
-    for group in knobs.pairs:
+    where, listed = ("groups", knobs.groups) if knobs.pairs == "all" else ("pairs", knobs.pairs)
+    groups = dict(all_pairs(len(names))) if knobs.pairs == "all" else {}
+    for group in listed:
         for name in group.columns:
             if name not in names:
-                raise ConfigError(f"The product has no column '{name}'.", where="pairs")
+                raise ConfigError(f"The product has no column '{name}'.", where=where)
         if len(group.columns) > MOST_GROUP:
-            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
-        groups.append((tuple(sorted(map(names.index, group.columns))), group.weight))
-    return tuple(sorted(groups))
+            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where=where)
+        groups[tuple(sorted(map(names.index, group.columns)))] = group.weight
+    return tuple(sorted(groups.items()))
+
+
+def _target_of(knobs: MarginalsKnobs, domain: Domain) -> int | None:
+    """Position of the target."""
+    if knobs.target is None:
+        return None
+    if knobs.target not in domain.names:
+        raise ConfigError(f"The product has no column '{knobs.target}'.", where="target")
+    return domain.names.index(knobs.target)
+
+
+def _candidates(knobs: MarginalsKnobs, sizes: tuple[int, ...]) -> int:
+    """How many triples may be chosen; none where they were not asked for."""
+    if knobs.triples == "no" or (knobs.triples == "auto" and knobs.pairs != "all"):
+        return 0
+    triples = itertools.combinations(sizes, 3)
+    return sum(math.prod(triple) <= MOST_TRIPLE_CELLS for triple in triples)
 
 
 def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
@@ -244,6 +305,7 @@ class Marginals:
         records: Number of records to publish; 0 for as many as there are.
         uniform: Whether values are drawn within their cells, and not in the middle.
         known: Public exact tables, which are not measured.
+        target: Position of the column whose groups count more.
     """
 
     name: ClassVar[str] = "marginals"
@@ -268,6 +330,7 @@ class Marginals:
     records: int = 0
     uniform: bool = False
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
+    target: int | None = None
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
@@ -287,31 +350,48 @@ class Marginals:
         groups = _groups_of(knobs, target.domain)
         _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
-        screened = _is_screened(knobs, groups)
+        screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes)
+        n, effective = target.n_records, float(mu) / target.unit_records
+        triples = 0.0
+        if groups:
+            triples = Shares.for_triples(n=n, mu=effective, sizes=sizes, n_triples=candidates)
+        if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
+            triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
+        elif knobs.triples == "yes" or knobs.triple_share is not None:
+            raise ConfigError(
+                "No triple of these columns can be chosen: they are fewer than three, or have too "
+                "many cells.",
+                where="triples",
+                next_step="Leave the key out.",
+            )
         shares = Shares.best(
-            n=target.n_records,
-            mu=float(mu) / target.unit_records,
+            n=n,
+            mu=effective,
             sizes=sizes,
             groups=groups,
             screened=screened,
             one_way=knobs.one_way_share,
             screen=knobs.screen_share,
+            triples=triples,
         )
-        if groups and shares.one_way + shares.screen >= 1:
+        if groups and shares.rest <= 0:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
-        least = Fraction(shares.least_part(sizes, groups))
-        if not least:
+        position = _target_of(knobs, target.domain)
+        smallest = shares.least_part(sizes, towards(groups, position))
+        if not smallest:
             raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
         try:
-            for part in (least, Fraction(1)):
+            for part in (Fraction(smallest), Fraction(1)):
                 scale_of(2 * target.unit_records**2, mu**2 * part)
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
         uniform = knobs.within_cells == "uniform"
-        mechanism = cls(mu, target.unit_records, sizes, groups, shares, records, uniform)
+        mechanism = cls(
+            mu, target.unit_records, sizes, groups, shares, records, uniform, target=position
+        )
         if not knobs.known:
             return mechanism
         totals = _totals_of(knobs.known, target.domain)
@@ -336,7 +416,7 @@ class Marginals:
         """The private steps; what they give back is public."""
         return release_marginals(
             coded,
-            self.groups,
+            towards(self.groups, self.target),
             self.shares,
             self.mu**2,
             unit_records=self.unit_records,
@@ -368,14 +448,21 @@ class Marginals:
         return Microdata(release.domain, columns, model.residuals, _relations(model))
 
     def rows(self, *, n_cells: int) -> int:
-        """Noisy cells at most: those of all columns, and of all groups of the workload."""
+        """Noisy cells at most: those of all columns, the workload's groups and triples."""
         grouped = (math.prod(self.sizes[column] for column in group) for group, _ in self.groups)
-        return sum(self.sizes) + sum(grouped)
+        chosen = triple_cells(self.sizes) if self.shares.triples else 0
+        return sum(self.sizes) + sum(grouped) + chosen
+
+    @property
+    def widest(self) -> int:
+        """Columns that a measured table may have, at most."""
+        chosen = 3 if self.shares.triples else 1
+        return max([chosen, *(len(group) for group, _ in self.groups)])
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedMarginals:
         return ExpectedMarginals.of(
             self.sizes,
-            self.groups,
+            towards(self.groups, self.target),
             self.shares,
             mu=float(self.mu) / self.unit_records,
             n_records=n_records,
@@ -385,36 +472,43 @@ class Marginals:
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but the known totals."""
-        groups = ("+".join(map(str, group)) + f":{weight!r}" for group, weight in self.groups)
-        listed = ALL_PAIRS if self.groups == all_pairs(len(self.sizes)) else " ".join(groups)
+        pairs = dict(all_pairs(len(self.sizes)))
+        beside = [each for each in self.groups if pairs.get(each[0]) != each[1]]
+        whole = len(self.groups) - len(beside) == len(pairs)
+        listed = [f"{'+'.join(map(str, g))}:{w!r}" for g, w in (beside if whole else self.groups)]
         return {
             "mechanism": self.name,
             "mu": str(self.mu),
             "most_unit_records": self.unit_records,
             "sizes": " ".join(map(str, self.sizes)),
-            "groups": listed,
+            "groups": " ".join([ALL_PAIRS] * whole + listed),
             "one_way_share": repr(self.shares.one_way),
             "screen_share": repr(self.shares.screen),
             "published_records": self.records,
             "within_cells": "uniform" if self.uniform else "middle",
+            **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
+            **({"target": self.target} if self.target is not None else {}),
         }
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         text = {key: str(value) for key, value in description.items()}
         sizes = tuple(map(int, text["sizes"].split()))
-        groups = []
-        for group in text["groups"].split() if text["groups"] != ALL_PAIRS else ():
+        listed = text["groups"].removeprefix(ALL_PAIRS)
+        groups = {} if listed == text["groups"] else dict(all_pairs(len(sizes)))
+        for group in listed.split():
             columns, weight = group.split(":")
-            groups.append((tuple(map(int, columns.split("+"))), float(weight)))
+            groups[tuple(map(int, columns.split("+")))] = float(weight)
+        shares = (text["one_way_share"], text["screen_share"], text.get("triple_share", "0"))
         return cls(
             Fraction(text["mu"]),
             int(text["most_unit_records"]),
             sizes,
-            all_pairs(len(sizes)) if text["groups"] == ALL_PAIRS else tuple(groups),
-            Shares(float(text["one_way_share"]), float(text["screen_share"])),
+            tuple(sorted(groups.items())),
+            Shares(*map(float, shares)),
             int(text["published_records"]),
             text["within_cells"] == "uniform",
+            target=int(text["target"]) if "target" in text else None,
         )
 
 

@@ -4,6 +4,8 @@
 2. Scores of all pairs: how far each is from independence (optional).
 3. Tables of the pairs, or of the groups of the workload, each with its part of what is left by
    its expected error.
+4. Tables of triples of columns (optional), by how their columns interact as far as the noisy pairs
+   say (mechanisms.marginals.latent_classes).
 
 **A filter for Gaussian differential privacy** says what adaptive steps may spend in all.
 A step with Euclidean sensitivity D and normal noise of variance s^2 in each coordinate is
@@ -39,6 +41,7 @@ pair, tabulated on a grid, equals one multiplier or the pair is not measured.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,12 +56,18 @@ from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
 from statpress.mechanisms.marginals.allocation import (
     LEAST,
     MEAN_ABSOLUTE,
+    MOST_TRIPLES,
     SHRUNK,
     Shares,
     by_cells,
     column_weights,
 )
-from statpress.mechanisms.marginals.denoising import one_ways, scores_of
+from statpress.mechanisms.marginals.denoising import (
+    Model,
+    one_ways,
+    scores_of,
+    strongest_triples,
+)
 from statpress.mechanisms.marginals.residuals import (
     GRID,
     KnownTotals,
@@ -256,20 +265,31 @@ def release_marginals(
             rng=rng,
         )
     scored = NoisyMarginals(coded.domain, coded.n_records, one_way, scores, (), known)
-    weights = _allocate(
-        scored, groups, p, n, float(budget.remaining) / float(mu_squared) * effective
-    )
-    chosen = [(g, w) for (g, _), w in zip(groups, weights.tolist(), strict=True) if w > 0]
-    tables = measure_tables(
-        coded,
-        [group for group, _ in chosen],
-        _exact_amounts(np.array([w for _, w in chosen]), budget.remaining),
-        unit_records=unit_records,
-        budget=budget,
-        rng=rng,
-        progress=progress,
-    )
-    return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
+
+    def measured(
+        groups: Sequence[Group], amounts: Floats, total: Fraction
+    ) -> tuple[NoisyTable, ...]:
+        """Tables of the groups that are given anything."""
+        chosen = [group for group, amount in zip(groups, amounts.tolist(), strict=True) if amount]
+        return measure_tables(
+            coded,
+            chosen,
+            _exact_amounts(amounts[amounts > 0], total),
+            unit_records=unit_records,
+            budget=budget,
+            rng=rng,
+            progress=progress,
+        )
+
+    kept = Fraction(shares.triples) * mu_squared
+    part = budget.remaining - kept
+    weights = _allocate(scored, groups, p, n, float(part / mu_squared) * effective)
+    tables = measured([group for group, _ in groups], weights, part)
+    released = replace(scored, tables=tables)
+    if kept:
+        triples, weights = _interacting(released, shares.triples * effective)
+        released = replace(released, tables=(*tables, *measured(triples, weights, kept)))
+    return released
 
 
 def one_way_shares(first: NoisyMarginals) -> tuple[float, Sequence[Floats]]:
@@ -360,6 +380,34 @@ def _allocate(
     return amounts
 
 
+_BELOW = 1.5  # how far classes are below the interactions that they find, about
+
+
+def _interacting(released: NoisyMarginals, total: float) -> tuple[list[Group], Floats]:
+    """Triples that may be measured, and amounts float64[T] of a total, in units of one record.
+
+    The triples whose pairs are strongest, by how far from maximum entropy the classes are that
+    describe the pairs.
+    """
+    model = Model.of(released)
+    boxes = boxes_of(released.domain)
+    measured = {table.group for table in released.tables}
+    triples = [group for group in strongest_triples(model) if group not in measured][:MOST_TRIPLES]
+    distances = []
+    for group in triples:
+        interaction = model.implied(group, boxes)
+        interaction = interaction - model.implied(group, boxes, interacting=False)
+        distances.append(_BELOW * model.n * float(np.abs(interaction).sum()))
+    weights = [column_weights(p, model.n) for p in model.one_way]
+    amounts = _by_expected_error(
+        np.maximum(distances, 1.0),
+        [[weights[column] for column in group] for group in triples],
+        np.ones(len(triples)),
+        total,
+    )
+    return triples, amounts
+
+
 def _expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
     """Posterior mean float64[P] of every pair's distance from independence, at least 1."""
     top = max(float(scores.max()), 3 * sigma)
@@ -380,17 +428,18 @@ def _expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
 
 
 def _by_expected_error(
-    distances: Floats, pair_weights: Sequence[tuple[Floats, Floats]], workload: Floats, total: float
+    distances: Floats, group_weights: Sequence[Sequence[Floats]], workload: Floats, total: float
 ) -> Floats:
     """Amounts float64[P] of a total that minimise the expected remaining error; some may be 0.
 
-    ``pair_weights`` are the ``column_weights`` of both columns of each pair.
+    ``group_weights`` are the ``column_weights`` of the columns of each group.
     """
     tops = np.geomspace(total * 1e-7, total, _GRID)
     slopes = np.empty((len(distances), _GRID))
-    for i, (distance, (one, other)) in enumerate(zip(distances, pair_weights, strict=True)):
-        scale = MEAN_ABSOLUTE * np.sqrt(one).sum() * np.sqrt(other).sum()
-        values = np.sort(((distance / scale) ** 2 * np.multiply.outer(one, other)).ravel())
+    for i, (distance, weights) in enumerate(zip(distances, group_weights, strict=True)):
+        scale = MEAN_ABSOLUTE * math.prod(np.sqrt(each).sum() for each in weights)
+        together = functools.reduce(np.multiply.outer, weights)
+        values = np.sort(((distance / scale) ** 2 * together).ravel())
         if len(values) > 400:  # quantiles stand for many cells
             values = np.array([part.mean() for part in np.array_split(values, 400)])
         grown = 1 + values[:, None] * (tops / 2)

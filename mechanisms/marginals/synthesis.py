@@ -10,14 +10,14 @@ bring the records near to all pairs, and to the triples whose pairs are stronges
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.marginals.denoising import Model, fit_margins
+from statpress.mechanisms.marginals.allocation import MOST_TRIPLES
+from statpress.mechanisms.marginals.denoising import Model, strongest_triples
 from statpress.mechanisms.marginals.residuals import KnownTotals
 from statpress.mechanisms.marginals.swaps import make_possible, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
@@ -26,7 +26,6 @@ from statpress.mechanisms.marginals.target_tables import (
     Group,
     Integers,
     TargetTable,
-    possible_cells,
 )
 from statpress.mechanisms.parallel import compiled_kernel
 from statpress.mechanisms.postprocessing.rounding import round_to_total
@@ -165,7 +164,6 @@ UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error: records that are nearer would only fit their noise."""
 _FINE = 2**24
-MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 
 
 def synthesise(
@@ -231,39 +229,7 @@ def targets(
             measured = pair in model.residuals.values
             tables.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
     tables += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
-    for group, table in triples(model).items():
-        possible = possible_cells(group, model.residuals.sizes, boxes)
-        tables.append(TargetTable(group, table * possible * m, TRIPLE_WEIGHT))
+    for group in strongest_triples(model)[:MOST_TRIPLES]:
+        if not any(set(group) <= set(larger) for larger in model.groups):
+            tables.append(TargetTable(group, model.implied(group, boxes) * m, TRIPLE_WEIGHT))
     return tables
-
-
-def triples(model: Model) -> dict[Group, Floats]:
-    """Maximum-entropy tables of the triples whose pairs are strongest."""
-    strength = {}
-    for (a, b), table in model.pairs.items():
-        independent = np.multiply.outer(model.one_way[a], model.one_way[b])
-        strength[a, b] = float(np.abs(table - independent).sum())
-    columns = range(len(model.one_way))
-    sizes = [len(p) for p in model.one_way]
-    ranked = []
-    for a, b, c in itertools.combinations(columns, 3):
-        if any({a, b, c} <= set(group) for group in model.groups):
-            continue
-        if sizes[a] * sizes[b] * sizes[c] <= MOST_TRIPLE_CELLS:
-            three = sorted((strength[a, b], strength[a, c], strength[b, c]))
-            ranked.append((-round(three[1] * three[2], 12), (a, b, c)))
-    ranked.sort()
-    return {
-        (a, b, c): _fit_triple([model.pairs[a, b], model.pairs[a, c], model.pairs[b, c]])
-        for _, (a, b, c) in ranked[:MOST_TRIPLES]
-    }
-
-
-def _fit_triple(pairs: Sequence[Floats], rounds: int = 30) -> Floats:
-    """The three-way table of maximum entropy with three given two-way margins."""
-    first, second, third = pairs
-    single = first.sum(axis=1)
-    start = first[:, :, None] * second[:, None, :]
-    inverse = np.divide(1.0, single, out=np.zeros(single.shape), where=single > 0)
-    start *= inverse[:, None, None]
-    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second}, rounds)

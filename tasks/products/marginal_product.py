@@ -198,7 +198,10 @@ def _pairs(
             f"Do not trust how the pairs that were not measured are related in the records, where "
             f"that follows from other columns only: {listed}{more}."
         )
-    said.append("Relations of three or more columns follow from those of pairs.")
+    said.append(
+        "Relations of three or more columns are those that pairs suggest, unless their table was "
+        "measured too."
+    )
     blocks: list[Block] = [Prose([" ".join(said)])]
     if strengths:
         marked = "pair not measured" if untrusted else ""
@@ -427,7 +430,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """Records, noisy tables, and what is known of each pair."""
         name, mechanism, domain = product.name, product.mechanism, product.domain
         words, n_columns = not_in_it(domain), len(domain.columns)
-        most = max((len(group) for group, _ in mechanism.groups), default=1)
         spread = mechanism.uniform
         records = DataTable(
             stem=name,
@@ -443,7 +445,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         )
         tables = DataTable(
             stem=f"{name}_tables",
-            fields=fields(most),
+            fields=fields(mechanism.widest),
             title="noisy tables with standard errors",
             description=words,
             most_rows=mechanism.rows(n_cells=0),
@@ -463,7 +465,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             tables = replace(
                 tables,
                 expected=sum(table.values.size for table in drawn_tables(drawn)),
-                rows=table_rows(drawn, found.residuals, most),
+                rows=table_rows(drawn, found.residuals, mechanism.widest),
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
         return Publication((records, tables, pairs))
@@ -476,7 +478,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         cells = mechanism.rows(n_cells=0)
         kept = records_kept(mechanism.sizes, published) + 64 * cells
         return WorkingMemory(
-            draw=2**28 + 64 * cells,
+            draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
             derive=fitting,
             write=of_rows(max(published, cells), columns),
             kept=kept,
@@ -566,10 +568,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
 
 _BY_MARGINALS = (
     "**Records by marginals** agree with the source in single columns and in the measured "
-    "pairs, but for noise. Relations of three or more columns are those that follow from "
-    "pairs. Intervals come from the noisy tables and never from the records: the file "
-    "`_tables` has them for what was measured, with every estimate unbiased. Where noisy "
-    "scores decided which pairs to measure, its standard errors hold given that decision."
+    "pairs, but for noise. Relations of three or more columns are those that the pairs suggest; "
+    "where `_tables` has a table of three columns, they were measured. Intervals come from the "
+    "noisy tables and never from the records: the file `_tables` has them for what was measured, "
+    "with every estimate unbiased. Where noisy scores or pairs decided what to measure, its "
+    "standard errors hold given that decision."
 )
 
 

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.marginals import latent_classes, pair_cells
-from statpress.mechanisms.marginals.denoising import _Basis, _likely, _predicted, fit_pair
-from statpress.mechanisms.marginals.latent_classes import smoothed_by_classes
+from statpress.mechanisms.marginals.denoising import (
+    _Basis,
+    _likely,
+    _predicted,
+    fit_margins,
+    fit_pair,
+)
+from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
 
 
@@ -138,6 +144,10 @@ def total_error(found: dict, true: dict) -> float:
     return float(np.mean([np.abs(found[p] - true[p]).sum() / 2 for p in true]))
 
 
+def smoothed_by_classes(one_way, pairs, errors, rng: np.random.Generator) -> dict:
+    return LatentClasses.of(one_way, pairs, rng).smoothed(pairs, errors)
+
+
 def test_classes_take_out_what_pairs_do_not_share() -> None:
     one_way, true = mixture(1, (6, 5, 7, 4, 6, 5, 8, 4, 6, 5))
     rng = np.random.default_rng(2)
@@ -168,6 +178,28 @@ def test_a_pair_that_the_classes_do_not_know_is_left() -> None:
     found = smoothed_by_classes(one_way, shifted, unmeasured, np.random.default_rng(6))
     assert np.array_equal(found[1, 3], shifted[1, 3])
     assert smoothed_by_classes(one_way, shifted, {}, np.random.default_rng(6)) == shifted
+
+
+def test_classes_of_pairs_tell_how_three_columns_interact() -> None:
+    """Exact pairs of a mixture do; the twin, the table of maximum entropy, has no interaction."""
+    sizes = (6, 5, 7, 4, 6, 5, 8, 4, 6, 5)
+    one_way, pairs = mixture(1, sizes)
+    classes = LatentClasses.of(one_way, pairs, np.random.default_rng(3))
+    rng = np.random.default_rng(1)
+    given = [rng.dirichlet(np.full(k, 0.4), 3) for k in sizes]  # those of the mixture
+    recovered = []
+    for group in ((0, 1, 2), (3, 6, 8), (2, 5, 9)):
+        true = np.einsum("v,va,vb,vc->abc", [0.5, 0.3, 0.2], *[given[c] for c in group])
+        margins = {(0, 1): true.sum(axis=2), (0, 2): true.sum(axis=1), (1, 2): true.sum(axis=0)}
+        flat = fit_margins(np.full(true.shape, 1 / true.size), margins, rounds=200)
+        interaction, table = true - flat, classes.table(group)
+        assert table.shape == true.shape and np.isclose(table.sum(), 1)
+        recovered.append(((table - flat) * interaction).sum() / (interaction**2).sum())
+        four = classes.table((*group, 4 if 4 not in group else 7))
+        assert np.allclose(four.sum(axis=3), table)
+    assert min(recovered) > 0.4 and np.mean(recovered) > 0.5
+    assert not classes.describe((0, 10)) and classes.describe((0, 9))
+    assert LatentClasses.of(one_way, {}, rng).columns == ()
 
 
 def test_columns_of_too_many_codes_are_not_described(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,24 +65,37 @@ def test_the_whole_is_charged_as_one_and_meets_its_budget() -> None:
 
 def test_the_description_gives_everything_back() -> None:
     knobs = MarginalsKnobs(pairs=(ColumnGroup(columns=("c2", "c0")),), records=17)
-    for mechanism in (made(), made(knobs=knobs), made(domain_of((3,)))):
+    beside = MarginalsKnobs(
+        groups=(ColumnGroup(columns=("c1", "c0", "c3"), weight=2.0),),
+        target="c2",
+        triples="yes",
+        triple_share=0.2,
+    )
+    chosen = made(knobs=beside)
+    assert ("target" in chosen.describe(), chosen.describe()["groups"]) == (
+        True,
+        "all pairs 0+1+3:2.0",
+    )
+    for mechanism in (made(), made(knobs=knobs), made(domain_of((3,))), chosen):
         assert Marginals.from_description(mechanism.describe()) == mechanism
         assert {type(value) for value in mechanism.describe().values()} <= {str, int}
 
 
-@pytest.mark.parametrize("screen", ["yes", "no"])
+@pytest.mark.parametrize(("screen", "triples"), [("yes", "no"), ("no", "no"), ("yes", "yes")])
 @pytest.mark.parametrize("unit_records", [1, 2])
-def test_no_more_is_spent_than_mu_squared(screen: str, unit_records: int) -> None:
+def test_no_more_is_spent_than_mu_squared(screen: str, triples: str, unit_records: int) -> None:
     from statpress.mechanisms.marginals.residuals import GRID
     from statpress.mechanisms.sampling.randomness import equivalent_variance
 
-    mechanism = made(knobs=MarginalsKnobs(screen=screen), unit_records=unit_records)
+    knobs = MarginalsKnobs(screen=screen, triples=triples)
+    mechanism = made(knobs=knobs, unit_records=unit_records)
     out = mechanism.release(in_memory(domain_of(SIZES), CODES), seeded())
     unit = Fraction(unit_records * GRID) ** 2
     spent = sum(2 * unit / equivalent_variance(t.scale) for t in (*out.one_way, *out.tables))
     if out.scores is not None:
         spent += 4 * len(out.scores.pairs) * unit / equivalent_variance(out.scores.scale)
     assert (out.scores is None) == (screen == "no")
+    assert any(len(table.group) == 3 for table in out.tables) == (triples == "yes")
     assert mechanism.mu**2 * Fraction(999, 1000) < spent <= mechanism.mu**2
 
 
@@ -210,9 +223,67 @@ def test_groups_of_three_are_measured_and_met() -> None:
     records = written(mechanism.postprocess(release))
     exact = table(codes, sizes, (0, 1, 2))
     assert np.abs(table(records, sizes, (0, 1, 2)) - exact).sum() / 2 / N < 0.05
-    pairs = made(domain, n_cells=8)  # twin: pairs alone cannot know it
+    blind_knobs = MarginalsKnobs(triples="no")  # twin: pairs alone cannot know it
+    pairs = made(domain, blind_knobs, n_cells=8)
     blind = written(pairs.postprocess(pairs.release(in_memory(domain, codes), seeded())))
     assert np.abs(table(blind, sizes, (0, 1, 2)) - exact).sum() / 2 / N > 0.3
+
+
+def test_triples_are_chosen_by_what_pairs_suggest() -> None:
+    """Of a mixture of two classes, columns that the classes tell apart interact."""
+    rng = np.random.default_rng(8)
+    sizes, n = (3,) * 7, 40_000
+    inside = rng.random(n) < 0.4
+    shares = rng.dirichlet(np.full(3, 0.5), (7, 2))
+    shares[4:, 1] = shares[4:, 0]  # the last three are independent of everything
+    draws = rng.random((n, 7))
+    ends = shares.cumsum(axis=2)
+    codes = np.stack(
+        [(draws[:, [c]] > ends[c, inside.astype(int), :2]).sum(axis=1) for c in range(7)], axis=1
+    ).astype(np.uint8)
+    domain = domain_of(sizes)
+
+    def released(**knobs):
+        mechanism = made(domain, MarginalsKnobs(**knobs), n_cells=3**7, n_records=n, epsilon=3.0)
+        return mechanism, mechanism.release(in_memory(domain, codes), seeded())
+
+    mechanism, release = released()  # strong pairs: as a default
+    triples = [each for each in release.tables if len(each.group) == 3]
+    assert 0 < len(triples) < 35 and mechanism.widest == 3
+    precision = dict.fromkeys(itertools.combinations(range(7), 3), 0.0)
+    precision |= {each.group: 1 / each.variance for each in triples}
+    related = [precision.pop(group) for group in itertools.combinations(range(4), 3)]
+    assert np.mean(related) > 1.4 * np.mean(list(precision.values()))
+    assert precision[4, 5, 6] < 0.1 * max(related)
+    cells = sum(each.values.size for each in (*release.one_way, *release.tables))
+    assert cells <= mechanism.rows(n_cells=0)
+    mechanism, release = released(triples="no")
+    assert mechanism.widest == 2 and all(len(each.group) == 2 for each in release.tables)
+    assert made(domain, n_cells=3**7, n_records=200).shares.triples == 0  # weak pairs
+
+
+def test_groups_beside_all_pairs_are_measured_and_those_of_a_target_better() -> None:
+    beside = (ColumnGroup(columns=("c0", "c3", "c1"), weight=2.0),)
+    domain = domain_of(SIZES)
+    plain = made(knobs=MarginalsKnobs(groups=beside, screen="no"))
+    release = plain.release(in_memory(domain, CODES), seeded())
+    assert {t.group for t in release.tables} == {*itertools.combinations(range(4), 2), (0, 1, 3)}
+    towards = made(knobs=MarginalsKnobs(target="c2", screen="no"))
+    release = towards.release(in_memory(domain, CODES), seeded())
+    noise = {
+        table.group: table.variance / np.prod(table.values.shape) ** -0.5
+        for table in release.tables
+    }
+    held = [v for group, v in noise.items() if 2 in group]
+    others = [v for group, v in noise.items() if 2 not in group]
+    assert max(held) < 0.2 * min(others)
+    expected = towards.expected_error(n_records=N, n_cells=120).pair_total_variation
+    assert (
+        expected
+        != made(knobs=MarginalsKnobs(screen="no"))
+        .expected_error(n_records=N, n_cells=120)
+        .pair_total_variation
+    )
 
 
 def test_what_is_said_of_pairs() -> None:
@@ -351,6 +422,19 @@ def test_what_cannot_be_served_is_refused() -> None:
         MarginalsKnobs(one_way_share=0.9, screen_share=0.1)
     with pytest.raises(ConfigError):
         MarginalsKnobs(records=0)
+    some = (ColumnGroup(columns=("c0", "c1", "c2")),)
+    with pytest.raises(ConfigError, match="beside all pairs"):
+        MarginalsKnobs(pairs=some, groups=some)
+    with pytest.raises(ConfigError, match="once"):
+        MarginalsKnobs(groups=some * 2)
+    with pytest.raises(ConfigError, match="no column"):
+        made(knobs=MarginalsKnobs(target="sex"))
+    with pytest.raises(ConfigError, match="No triple"):
+        made(domain_of((3, 4)), MarginalsKnobs(triples="yes"))
+    with pytest.raises(ConfigError, match="no share"):
+        MarginalsKnobs(triples="no", triple_share=0.1)
+    with pytest.raises(ConfigError, match="leave nothing"):
+        made(knobs=MarginalsKnobs(triple_share=0.95, one_way_share=0.04, screen_share=0.02))
 
 
 EXTREME = (
@@ -358,6 +442,8 @@ EXTREME = (
     MarginalsKnobs(screen_share=1e-300),
     MarginalsKnobs(screen_share=5e-324, screen="yes"),
     MarginalsKnobs(one_way_share=1e-9),
+    MarginalsKnobs(triple_share=1e-300),
+    MarginalsKnobs(triple_share=1e-12, triples="yes"),
     MarginalsKnobs(one_way_share=1 - 2**-53, screen="no"),
     MarginalsKnobs(
         screen="no",
