@@ -414,3 +414,60 @@ def _type_group(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+_TOTAL_STEPS = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total(Column):
+    """What the records of a unit hold together, clamped; no config declares such a column.
+
+    Codes are the steps of a grid of 2**20 from ``lower`` to ``upper``.
+
+    Attributes:
+        of: The column of the records, whose cells are equally far apart.
+        lower: What a unit counts at least.
+        upper: What it counts at most.
+    """
+
+    kind: ClassVar[str] = "total"
+    of: Column
+    lower: float
+    upper: float
+
+    def _check(self) -> None:
+        if self.of.n_values < 2 or self.of.decode(np.arange(2)).dtype.kind not in "iuf":
+            raise ConfigError(f"Column '{self.name}' has no two numbers.", where="columns")
+        if isinstance(self.of, Integer):
+            return
+        values = self.of.decode(np.arange(self.of.n_values))
+        gaps = np.diff(values.astype(np.float64))
+        if not np.allclose(gaps, gaps[0], rtol=1e-6, atol=0):
+            raise ConfigError(
+                f"Totals of units are of cells that are equally far apart, and those of column "
+                f"'{self.name}' are not.",
+                where="total",
+                next_step="Declare bins of one width, or write 'per: record' without 'total'.",
+            )
+
+    @property
+    def n_values(self) -> int:
+        return _TOTAL_STEPS + 1
+
+    def _code_of(self, value: Any) -> int:
+        share = (min(max(value, self.lower), self.upper) - self.lower) / (self.upper - self.lower)
+        return int(np.rint(share * _TOTAL_STEPS))
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        return self.lower + (self.upper - self.lower) * (codes / _TOTAL_STEPS)
+
+    def codes_of(self, numbers: Codes, sums: Codes) -> Codes:
+        """int64[k] of units with so many values, int64[k], and sums of their codes, int64[k]."""
+        most = self.of.n_values - 1
+        first, last = self.of.decode(np.array([0, most])).astype(np.float64).tolist()
+        step = (last - first) / most
+        totals = np.clip(numbers * first + sums * step, self.lower, self.upper)
+        shares = (totals - self.lower) / (self.upper - self.lower)
+        codes: Codes = np.rint(shares * _TOTAL_STEPS).astype(np.int64)
+        return codes

@@ -32,7 +32,7 @@ from statpress.mechanisms.functions.learner import (
 from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS
 from statpress.mechanisms.functions.released_function import FunctionShape
 from statpress.mechanisms.functions.risk import EmpiricalRisk, RiskLoss
-from statpress.mechanisms.mechanism import UserDefined
+from statpress.mechanisms.mechanism import Per, UserDefined
 
 TargetName = Literal[
     "kde", "regression", "naive_bayes", "logistic", "ridge", "svm", "kernel_logistic"
@@ -84,6 +84,8 @@ class FunctionKnobs:
         magnitude: Of a user-defined function: the most that a value can be, either side of 0.
         feature_width: Of a user-defined function: the width of what it varies by, as a share
             of the range; only guides k and h.
+        per: Of units with several records what counts one: each unit, of which one record is
+            drawn.
     """
 
     target: TargetName | None = None
@@ -104,6 +106,7 @@ class FunctionKnobs:
     sensitivity: float | None = None
     magnitude: float | None = None
     feature_width: float | None = None
+    per: Per | None = None
 
     def __post_init__(self) -> None:
         if (self.target is None) == (self.function is None):

@@ -527,8 +527,31 @@ def one_ways(
         if not possible.all():
             shares = np.where(possible, shares, 0.0)
             shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
+        if smoothed and variance and isinstance(declared, Categorical):
+            shares = _with_every_category(shares, declared.n_values, possible, n)
         projected.append(shares)
     return tuple(projected)
+
+
+_MOST_FILLED = 0.01  # of the records
+
+
+def _with_every_category(shares: Floats, n_values: int, possible: Booleans, n: float) -> Floats:
+    """Shares in which every possible category has a record.
+
+    A category that was declared and whose count the noise hides is more likely rare than not there;
+    a record each changes nothing else. Numbers and dates have no such cells: far values that nobody
+    has would change means.
+    """
+    filled = shares.copy()
+    rare = np.arange(len(shares)) < n_values
+    rare &= possible & (shares < 1 / n)
+    if rare.sum() > _MOST_FILLED * n:
+        return shares
+    filled[rare] = 1 / n
+    others = filled[~rare].sum()
+    filled[~rare] *= (1 - rare.sum() / n) / others
+    return filled
 
 
 def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> dict[Group, Score]:

@@ -125,6 +125,7 @@ class PlannedProduct(Generic[M]):
             "n_records": privacy.n_records,
             "n_cells": str(self.domain.n_possible),
             "unit_records": privacy.unit_records,
+            **({"per": per} if (per := getattr(self.request.knobs, "per", None)) else {}),
             "epsilon": f"{self.epsilon:f}",
             "delta": str(self.delta),
             "rho": f"{self.rho:f}",

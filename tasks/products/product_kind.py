@@ -287,4 +287,4 @@ def private_input(
     """What the product's mechanism is given of what was counted, as it needs it; private."""
     if product.mechanism.needs == "columns":
         return counted.columns(product.request.columns)
-    return counted.marginal(product.request.columns)
+    return counted.marginal(product.request.columns, product.domain)

@@ -12,7 +12,15 @@ import pyarrow as pa
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.columns import (
+    Categorical,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Ordinal,
+    Total,
+)
 from statpress.mechanisms.domain.domain import Domain
 
 NAMES = ("a", "A", "q\"uo'te", "s p a.c;e", "größe", "value_0", "digit_0", "c1", "cell", "select")
@@ -208,3 +216,12 @@ def text_tables(draw: st.DrawFn) -> tuple[Domain, list[dict[str, str]], list[dic
     texts_, values = ([{k: v[i][side] for k, v in columns.items()} for i in range(n)]
                       for side in (0, 1))  # fmt: skip
     return domain, texts_, values
+
+
+def totals_of(domain: Domain) -> list[Domain]:
+    """Domains of what units hold in total of each column of whole numbers."""
+    return [
+        Domain((Total(name=column.name, of=column, lower=-5, upper=20),))
+        for column in domain.columns
+        if isinstance(column, Integer) and column.n_values > 1
+    ]

@@ -12,11 +12,13 @@ from statpress.mechanisms.marginals.denoising import (
     _Basis,
     _likely,
     _predicted,
+    _with_every_category,
     fit_margins,
     fit_pair,
 )
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
+from statpress.mechanisms.marginals.synthesis import one_way_counts
 
 
 def test_a_cell_is_predicted_by_all_others() -> None:
@@ -235,3 +237,14 @@ def test_every_likelihood_is_that_of_a_prior_that_adds_up() -> None:
                 / whole
             )
         assert found[:, cell] == pytest.approx(np.array(values) / max(values), rel=1e-4)
+
+
+def test_every_declared_category_has_a_record() -> None:
+    """Twin: where there are too many of them for the records, shares stay as they are."""
+    shares = np.array([0.7, 0.0, 0.2995, 0.0, 0.0005])  # the last is 'missing'
+    possible = np.array([True, True, True, False, True])
+    found = _with_every_category(shares, 4, possible, 1000.0)
+    assert found.sum() == pytest.approx(1) and found[1] == 0.001 and found[3] == 0
+    assert found[4] == pytest.approx(0.0005 * 0.999)
+    assert one_way_counts(found, 1000)[1] == 1
+    assert np.array_equal(_with_every_category(shares, 4, possible, 50.0), shares)

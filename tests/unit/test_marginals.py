@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -260,6 +261,21 @@ def test_triples_are_chosen_by_what_pairs_suggest() -> None:
     mechanism, release = released(triples="no")
     assert mechanism.widest == 2 and all(len(each.group) == 2 for each in release.tables)
     assert made(domain, n_cells=3**7, n_records=200).shares.triples == 0  # weak pairs
+
+
+def test_the_evidence_of_a_release_holds_its_triples() -> None:
+    """Of a record that leaves every cell that it is in, without noise: half of mu squared."""
+    other = CODES.copy()
+    other[0] = (CODES[0] + 1) % np.array(SIZES)
+    one, two = (in_memory(domain_of(SIZES), codes) for codes in (CODES, other))
+    mechanism = made(knobs=MarginalsKnobs(screen="no", triples="yes", triple_share=0.3))
+    release, evidence = mechanism.release(one, WithoutNoise()), mechanism.evidence(one, two)
+    pairs = tuple(each for each in release.tables if len(each.group) == 2)
+    half = float(mechanism.mu**2) / 2
+    assert evidence(release) == pytest.approx(half, rel=1e-3)
+    assert evidence(dataclasses.replace(release, tables=pairs)) == pytest.approx(
+        0.7 * half, rel=1e-3
+    )
 
 
 def test_groups_beside_all_pairs_are_measured_and_those_of_a_target_better() -> None:
