@@ -43,6 +43,7 @@ from statpress.mechanisms.domain.columns import (
     Numeric,
     Total,
 )
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,
@@ -224,10 +225,10 @@ def n_covered(patterns: Sequence[ZeroPattern], sizes: Mapping[str, int]) -> int:
 
 
 def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
-    """The codes of listed values: declared categories, ``other``, or null for missing.
+    """The codes of listed values: categories or special values, ``other``, or null for missing.
 
     Raises:
-        ConfigError: A value is not declared, or the column's values are not categories.
+        ConfigError: A value is not declared.
     """
     runs = []
     for value in values:
@@ -238,11 +239,15 @@ def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
             elif value == "other":
                 code = column.other_code
         elif value is not None:
-            raise ConfigError(
-                f"The values of a column of kind {column.kind} are given as a range.",
-                where=column.name,
-                next_step="Write {lower: …, upper: …}; one end may be left out.",
-            )
+            assert isinstance(column, Ranges)
+            if isinstance(value, bool) or value not in column.special:
+                raise ConfigError(
+                    f"The values of a column of kind {column.kind} are given as a range, but for "
+                    "those that it declares as special.",
+                    where=column.name,
+                    next_step="Write {lower: …, upper: …}; one end may be left out.",
+                )
+            code = column.code_of(value)
         if code is None:
             written = "null" if value is None else repr(value)
             raise ConfigError(
@@ -255,12 +260,14 @@ def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
 
 
 def codes_of_range(column: Column, lower: End, upper: End) -> Runs:
-    """The codes of a range, both ends included; an end that is None is the column's own.
+    """The codes of a range, both ends included; an end that is None has no limit.
+
+    Special values within the range are in it.
 
     Raises:
         ConfigError: The range does not consist of whole cells, or the column has no range.
     """
-    n = column.n_values
+    n = column.n_bins if isinstance(column, Ranges) else column.n_values
     if isinstance(column, Integer):
         first = 0 if lower is None else _whole(lower, column.lower, column.width)
         last = n if upper is None else _whole(upper, column.lower - 1, column.width)
@@ -282,7 +289,13 @@ def codes_of_range(column: Column, lower: End, upper: End) -> Runs:
             where=column.name,
             next_step="Begin with the first and end with the last value of a declared cell.",
         )
-    return ((first, last - 1),)
+    codes = column.codes_of_bins(np.array([first, last - 1])).tolist()
+    for special, code in zip(column.special, column.special_codes.tolist(), strict=True):
+        above = lower is None or special >= column.begin_of(first)
+        ends = special < column.begin_of(last) if last < n else special <= column.extent[1]
+        if above and (upper is None or ends):
+            codes.append(code)
+    return ((min(codes), max(codes)),)
 
 
 def _same(one: object, two: object) -> bool:

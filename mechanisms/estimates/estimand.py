@@ -8,9 +8,9 @@ the domain scale them, so nothing is inferred from the data; a cell counts by it
 value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
-records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
-of a mean, a median or a quantile; other statistics are refused a column that can
-lack values.
+records that count as 0 elsewhere. Records without a value (``missing``, ``other``, a special value
+outside the range) are left out of a mean, a median or a quantile; other statistics are refused a
+column that can lack values.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from statpress.mechanisms.domain.columns import (
     Total,
 )
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
+from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
 from statpress.mechanisms.estimates.statistics import (
@@ -176,6 +177,17 @@ class EstimandKnobs:
         return tuple(among.column for among in (self.group, self.where) if among is not None)
 
 
+def _by_codes(column: Column) -> str:
+    """How a column can lack a value other than by a null, in brackets; empty if it cannot."""
+    codes = column.outlying if isinstance(column, Ranges) else ()
+    return f" (the special value {in_words(codes[0])} lies outside its range)" if codes else ""
+
+
+def amounts_of(column: Column) -> range:
+    """The codes with a value: not ``other``, missing, or a special value outside the range."""
+    return column.amounts if isinstance(column, Ranges) else range(column.n_values)
+
+
 @dataclass(frozen=True)
 class Argument:
     """A column of a statistic: a number in declared bounds, or 1 and 0.
@@ -238,7 +250,8 @@ class Argument:
             return ((codes >= self.chosen.start) & (codes < self.chosen.stop)).astype(np.float64)
         if self.chosen is not None:
             return np.isin(codes, list(self.chosen)).astype(np.float64)
-        plain = codes < column.n_values
+        amounts = amounts_of(column)
+        plain = (codes >= amounts.start) & (codes < amounts.stop)
         values = column.decode(np.where(plain, codes, 0)).astype(np.float64)
         shares = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
         return np.asarray(np.where(plain, shares, 0.0))
@@ -294,12 +307,13 @@ class Estimand:
         if knobs.values is not None:
             chosen = Argument.indicator(columns[0], knobs.values)
             return cls(knobs, (chosen,), statistic, kept, domain.absent)
-        lacking = [column for column in columns if column.size > column.n_values]
+        lacking = [column for column in columns if len(amounts_of(column)) < column.size]
         if lacking and statistic.leaves_out_missing:
-            kept += (Argument(lacking[0].name, 0.0, 1.0, range(lacking[0].n_values)),)
+            kept += (Argument(lacking[0].name, 0.0, 1.0, amounts_of(lacking[0])),)
         elif lacking:
             raise ConfigError(
-                f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
+                f"Column '{lacking[0].name}' can lack a value{_by_codes(lacking[0])}, and "
+                f"{knobs.named} needs one.",
                 where="columns",
                 next_step="Ask for a mean, a median or a quantile, which leave such records out. "
                 "To drop 'missing' from the domain would count nulls as the lowest value.",

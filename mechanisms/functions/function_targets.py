@@ -14,6 +14,7 @@ from typing import Literal
 
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.kernels import (
     KernelDensity,
@@ -230,7 +231,8 @@ def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
         return KernelDensity(kernel, n_records)
     if knobs.target == "naive_bayes":
         return NaiveBayes(kernel, _declared_column(knobs.label, domain), n_records)
-    return _regression(knobs, kernel, Axis.of(_declared_column(knobs.response, domain)))
+    response = Axis.of(_declared_column(knobs.response, domain))
+    return _regression(knobs, kernel, response, domain[names[0]])
 
 
 def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
@@ -270,7 +272,9 @@ def _bandwidths(knobs: FunctionKnobs, axes: tuple[Axis, ...], n_records: int) ->
     return (_REFERENCE * n_records ** (-1 / (len(axes) + 4)),) * len(axes)
 
 
-def _regression(knobs: FunctionKnobs, kernel: ProductKernel, label: Axis) -> PriestleyChao:
+def _regression(
+    knobs: FunctionKnobs, kernel: ProductKernel, label: Axis, variable: Column
+) -> PriestleyChao:
     if len(kernel.axes) != 1:
         raise ConfigError(
             "The target regression has one variable.",
@@ -278,6 +282,13 @@ def _regression(knobs: FunctionKnobs, kernel: ProductKernel, label: Axis) -> Pri
             next_step="Use the target ridge, or leave columns out.",
         )
     gap = knobs.widest_gap
+    if gap is None and isinstance(variable, Ranges) and variable.special:
+        raise ConfigError(
+            f"The special values of '{variable.name}' lie nearer to its cells than these to each "
+            "other, so that there is no default for 'widest_gap'.",
+            where="widest_gap",
+            next_step="Give it: a share of the range, such as the width of a cell.",
+        )
     if gap is None:  # the least that every gap can be
         gap = PriestleyChao(kernel, label, 1.0).least_distance
     return PriestleyChao(kernel, label, gap)

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
@@ -59,7 +60,8 @@ _LENGTHS = (1.0, 2.0, 4.0)
 def _is_smoothed(column: Column) -> bool:
     """Whether a column has an order, and few enough cells to go by it."""
     ordered = not isinstance(column, Categorical) or isinstance(column, Ordinal)
-    return ordered and column.n_values >= _FEWEST and column.size <= _MOST
+    n_places = column.n_bins if isinstance(column, Ranges) else column.n_values
+    return ordered and n_places >= _FEWEST and column.size <= _MOST
 
 
 def _similarity(column: Column) -> Floats:
@@ -93,9 +95,11 @@ def _smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
 
 def _kernel(column: Column, length: float) -> Floats:
     correlations = np.eye(column.size)
-    place = np.arange(column.n_values)
-    near = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
-    correlations[: column.n_values, : column.n_values] = near
+    codes = np.arange(column.n_values)
+    if isinstance(column, Ranges):  # a special value is near to no other
+        codes = codes[~column.is_special(codes)]
+    place = np.arange(len(codes))
+    correlations[np.ix_(codes, codes)] = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
     return correlations
 
 

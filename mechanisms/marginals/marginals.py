@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,9 @@ class ColumnGroup:
             )
 
 
+WithinCells = Literal["middle", "uniform", "slope"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class MarginalsKnobs:
     """What a config may say about this mechanism.
@@ -128,7 +131,7 @@ class MarginalsKnobs:
         screen_share: Of the budget for the scores, likewise.
         triple_share: Of the budget for triples that are chosen, likewise.
         within_cells: Where in its cell a number or a date of a record lies: in the ``middle``, or
-            drawn, ``uniform``.
+            drawn, ``uniform`` or by the ``slope`` of the neighbouring cells.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
             of the column; the records meet them, and no budget is spent on them.
     """
@@ -142,7 +145,7 @@ class MarginalsKnobs:
     one_way_share: float | None = None
     screen_share: float | None = None
     triple_share: float | None = None
-    within_cells: Literal["middle", "uniform"] = "middle"
+    within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
 
     def __post_init__(self) -> None:
@@ -303,7 +306,7 @@ class Marginals:
         groups: The workload; empty for a single column.
         shares: Of mu^2 for the first two steps.
         records: Number of records to publish; 0 for as many as there are.
-        uniform: Whether values are drawn within their cells, and not in the middle.
+        within_cells: Where in their cells values lie.
         known: Public exact tables, which are not measured.
         target: Position of the column whose groups count more.
     """
@@ -328,13 +331,18 @@ class Marginals:
     groups: tuple[tuple[Group, float], ...]
     shares: Shares
     records: int = 0
-    uniform: bool = False
+    within_cells: WithinCells = "middle"
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
     target: int | None = None
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
             raise RecordsError("mu, unit_records and the sizes of columns must be positive.")
+        if self.within_cells not in get_args(WithinCells):
+            raise ConfigError(
+                f"'within_cells' is not one of {', '.join(get_args(WithinCells))}.",
+                where="within_cells",
+            )
 
     @classmethod
     def calibrate(cls, knobs: MarginalsKnobs, target: Target) -> Self:
@@ -388,9 +396,9 @@ class Marginals:
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
-        uniform = knobs.within_cells == "uniform"
+        within = knobs.within_cells
         mechanism = cls(
-            mu, target.unit_records, sizes, groups, shares, records, uniform, target=position
+            mu, target.unit_records, sizes, groups, shares, records, within, target=position
         )
         if not knobs.known:
             return mechanism
@@ -485,7 +493,7 @@ class Marginals:
             "one_way_share": repr(self.shares.one_way),
             "screen_share": repr(self.shares.screen),
             "published_records": self.records,
-            "within_cells": "uniform" if self.uniform else "middle",
+            "within_cells": self.within_cells,
             **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
             **({"target": self.target} if self.target is not None else {}),
         }
@@ -507,7 +515,7 @@ class Marginals:
             tuple(sorted(groups.items())),
             Shares(*map(float, shares)),
             int(text["published_records"]),
-            text["within_cells"] == "uniform",
+            cast("WithinCells", text["within_cells"]),
             target=int(text["target"]) if "target" in text else None,
         )
 

@@ -35,6 +35,7 @@ from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
+from statpress.mechanisms.postprocessing.slopes import tilts
 from statpress.mechanisms.tables.count_tables import MICRODATA
 from statpress.tasks.bundle.formats import read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
@@ -430,11 +431,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """Records, noisy tables, and what is known of each pair."""
         name, mechanism, domain = product.name, product.mechanism, product.domain
         words, n_columns = not_in_it(domain), len(domain.columns)
-        spread = mechanism.uniform
+        spread = mechanism.within_cells != "middle"
+        sloped = mechanism.within_cells == "slope"
         records = DataTable(
             stem=name,
             fields=[
-                range_field(column) if spread and column.ends else column_field(column)
+                range_field(column, sloped) if spread and column.ends else column_field(column)
                 for column in domain.columns
             ],
             title="synthetic records",
@@ -459,8 +461,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         if derived is not None:
             drawn, found = derived.raw, derived.microdata
             within = (lambda: _within(drawn)) if spread else None
+            leaning = _tilts(domain, found.codes) if sloped else None
             records = replace(
-                records, expected=len(found.codes[0]), rows=code_rows(domain, found.codes, within)
+                records,
+                expected=len(found.codes[0]),
+                rows=code_rows(domain, found.codes, within, leaning),
             )
             tables = replace(
                 tables,
@@ -599,6 +604,14 @@ def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return Rows(schema, lambda: iter([arrays]))
+
+
+def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
+    """How values lean within the cells of each column, from the records themselves."""
+    return [
+        tilts(column, np.bincount(own, minlength=column.size))
+        for column, own in zip(domain.columns, codes, strict=True)
+    ]
 
 
 def _within(release: NoisyMarginals) -> np.random.Generator:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -291,7 +292,10 @@ def form_of(release: Release) -> str:
     """
     said = release.config.model_dump(mode="json", include=set(_OF_READING))
     said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
-    said["domain"] = {name: repr(release.domain[name]) for name in release.domain.names}
+    said["domain"] = {column.name: repr(column) for column in release.domain.columns}
+    for column in release.domain.columns:
+        if isinstance(column, Ranges) and column.special:
+            said["domain"][column.name] += repr(column.special)
     text = json.dumps(said, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

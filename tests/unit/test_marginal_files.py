@@ -32,18 +32,18 @@ PUBLISH = PublishConfig(directory="releases", formats=list(INSTALLED), plots=Fal
 WIDTH = 10
 
 
-def product_with(uniform: bool) -> PlannedProduct[Any]:
+def product_with(within: str) -> PlannedProduct[Any]:
     """A planned product of one column whose four cells hold ten whole numbers each."""
     (found,) = planned("marginals", "microdata").products
     column = Integer(name="age", lower=0, upper=4 * WIDTH - 1, width=WIDTH)
-    mechanism = replace(found.mechanism, uniform=uniform)
+    mechanism = replace(found.mechanism, within_cells=within)
     return replace(found, domain=Domain((column,)), mechanism=mechanism)
 
 
-@pytest.mark.parametrize("uniform", [False, True])
-def test_values_lie_in_the_middle_of_their_cells_or_within(uniform: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("within", ["middle", "uniform", "slope"])
+def test_values_lie_in_the_middle_of_their_cells_or_within(within: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    product = product_with(uniform)
+    product = product_with(within)
     kind, n = kind_of(product), product.target.n_records
     table = ContingencyTable(product.domain, np.arange(4), np.full(4, n // 4))
     raw = product.mechanism.release(CodesInMemory.of(table), seeded(5))
@@ -59,13 +59,14 @@ def test_values_lie_in_the_middle_of_their_cells_or_within(uniform: bool, tmp_pa
     assert pyarrow.csv.read_csv(tmp_path / "data" / "p.csv")["age"].to_pylist() == ages
     codes = derived.microdata.codes[0].tolist()
     assert [int(age // WIDTH) for age in ages] == codes
-    assert len({age % WIDTH for age in ages}) == (WIDTH if uniform else 1)
+    assert len({age % WIDTH for age in ages}) == (1 if within == "middle" else WIDTH)
     (field,) = kind.publication(product).tables[0].fields
-    assert ("enum" in field["constraints"]) is not uniform
+    assert ("enum" in field["constraints"]) is (within == "middle")
+    assert field.get("within") == ("slope" if within == "slope" else None)
 
 
 def test_more_memory_than_there_is_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    product = product_with(uniform=False)
+    product = product_with("middle")
     needed = kind_of(product).working_memory(product).derive
     monkeypatch.setattr(module, "machine_memory", lambda: needed)
     kind_of(product).check(product)
