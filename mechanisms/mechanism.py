@@ -214,6 +214,9 @@ Variant = tuple[str, "type[Mechanism]", Any]
 """A mechanism that could serve a product: its label, its class, its knobs."""
 
 
+TYPICAL_ASSOCIATION = 0.15
+"""Cramér's V of relations that readers of records look for."""
+
 MOST_NOISE = 0.25
 """Share of what can be read of a product that noise may be, before it is mostly noise."""
 

@@ -351,21 +351,12 @@ class Marginals:
         _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
         screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes)
-        shares = Shares.default(
-            n=target.n_records,
-            mu=float(mu) / target.unit_records,
-            sizes=sizes,
-            screened=screened,
-            tables=bool(groups),
-            n_triples=candidates,
-        )
-        if groups and knobs.one_way_share is not None:
-            shares = dataclasses.replace(shares, one_way=knobs.one_way_share)
-        if screened and knobs.screen_share is not None:
-            shares = dataclasses.replace(shares, screen=knobs.screen_share)
+        n, effective = target.n_records, float(mu) / target.unit_records
+        triples = 0.0
+        if groups:
+            triples = Shares.for_triples(n=n, mu=effective, sizes=sizes, n_triples=candidates)
         if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
-            given = knobs.triple_share or max(shares.triples, LEAST_FOR_TRIPLES)
-            shares = dataclasses.replace(shares, triples=given)
+            triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
         elif knobs.triples == "yes" or knobs.triple_share is not None:
             raise ConfigError(
                 "No triple of these columns can be chosen: they are fewer than three, or have too "
@@ -373,6 +364,16 @@ class Marginals:
                 where="triples",
                 next_step="Leave the key out.",
             )
+        shares = Shares.best(
+            n=n,
+            mu=effective,
+            sizes=sizes,
+            groups=groups,
+            screened=screened,
+            one_way=knobs.one_way_share,
+            screen=knobs.screen_share,
+            triples=triples,
+        )
         if groups and shares.rest <= 0:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
@@ -467,6 +468,7 @@ class Marginals:
             mu=float(self.mu) / self.unit_records,
             n_records=n_records,
             published=self.records or n_records,
+            known=[group for group in self.known if len(group) == 2],
         )
 
     def describe(self) -> dict[str, str | int]:
