@@ -59,7 +59,7 @@ LEAST = 1e-5
 """Share of the total below which a pair is not measured."""
 
 
-_WEAK, _STRONG, _MOST_FOR_TRIPLES = 150.0, 250.0, 0.1
+_WEAK, _STRONG, _MOST_FOR_TRIPLES, _MOST_WITH_TARGET = 150.0, 250.0, 0.1, 0.25
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ class Shares:
         return cls(*found, triples)
 
     @staticmethod
-    def for_triples(*, n: float, mu: float, sizes: Sequence[int], n_triples: int) -> float:
+    def for_triples(
+        *, n: float, mu: float, sizes: Sequence[int], n_triples: int, targeted: bool
+    ) -> float:
         """A share for triples: they can be told from noise where pairs are far above it.
 
         Args:
@@ -122,12 +124,13 @@ class Shares:
             mu: Of the whole, divided by the records of a unit.
             sizes: Number of codes of every column.
             n_triples: How many triples may be chosen.
+            targeted: Whether those that hold a target count more.
         """
         cells = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) / 2
         signal = n * mu / math.sqrt(max(cells, 1.0))
         strong = min(max((signal - _WEAK) / (_STRONG - _WEAK), 0.0), 1.0)
         many = min(n_triples / max(len(sizes) * (len(sizes) - 1), 1), 1.0)
-        return _MOST_FOR_TRIPLES * strong * many
+        return (_MOST_WITH_TARGET if targeted else _MOST_FOR_TRIPLES) * strong * many
 
     def least_part(
         self, sizes: Sequence[int], groups: Sequence[tuple[Sequence[int], float]]

@@ -352,9 +352,15 @@ class Marginals:
         mu = target.largest_mu()
         screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes)
         n, effective = target.n_records, float(mu) / target.unit_records
-        triples = 0.0
+        position, triples = _target_of(knobs, target.domain), 0.0
         if groups:
-            triples = Shares.for_triples(n=n, mu=effective, sizes=sizes, n_triples=candidates)
+            triples = Shares.for_triples(
+                n=n,
+                mu=effective,
+                sizes=sizes,
+                n_triples=candidates,
+                targeted=position is not None,
+            )
         if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
             triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
         elif knobs.triples == "yes" or knobs.triple_share is not None:
@@ -368,7 +374,7 @@ class Marginals:
             n=n,
             mu=effective,
             sizes=sizes,
-            groups=groups,
+            groups=towards(groups, position),
             screened=screened,
             one_way=knobs.one_way_share,
             screen=knobs.screen_share,
@@ -378,7 +384,6 @@ class Marginals:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
-        position = _target_of(knobs, target.domain)
         smallest = shares.least_part(sizes, towards(groups, position))
         if not smallest:
             raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
