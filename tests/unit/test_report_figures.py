@@ -146,7 +146,7 @@ def test_a_relation_weaker_than_its_noise_is_not_said_to_be_none() -> None:
     said = str(section.blocks)
     assert f"{found:.2f}" in said
     assert "nothing but noise" not in said
-    assert "weaker than the noise" in said
+    assert "weaker than its noise" in said
 
 
 def test_cells_are_named_as_a_person_reads_them() -> None:
