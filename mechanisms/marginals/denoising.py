@@ -6,6 +6,13 @@ categories) are alike: they have correlation exp(-(i - j)^2 / (2 l^2)) in part; 
 is integrated over a grid by the evidence of the noisy shares themselves (empirical Bayes), so a
 column with spikes is left as it was measured.
 
+**Means.** Noise that is cut off at 0 in the long tail of a column adds to its mean. The shares of
+numbers and dates are therefore the nearest ones whose mean is within a standard deviation of that
+of the unbiased counts. That far, and not 1.96 of them, since the mean of a long tail always ends
+at the upper end: on counts of doctors' visits (negative binomial of mean 2.9 in 100 cells, 5 912
+records, epsilon 1) the error of the mean is .66 for 1.20 without, and 1.05 with 1.96; that of the
+shares .026 for .032 and .030.
+
 **Pairs** are denoised together. The deviation of a pair's table from independence is taken as a
 random matrix with covariance t C_a x C_b: the covariances C_j of columns are shared by all pairs of
 a column and learnt from them (empirical Bayes), so a pair with much noise borrows from the others
@@ -24,12 +31,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
@@ -529,8 +536,79 @@ def one_ways(
             shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
         if smoothed and variance and isinstance(declared, Categorical):
             shares = _with_every_category(shares, declared.n_values, possible, n)
+        elif smoothed and variance:
+            for side in _sides_of_mean(residuals, column, declared):
+                shares = _within(shares, estimate / n, side, possible)
         projected.append(shares)
     return tuple(projected)
+
+
+_BEYOND = 0.1587  # probability of a mean beyond each end of its interval: one standard deviation
+_HALVINGS = 30
+_NEARLY = 1e-9
+
+
+def _sides_of_mean(residuals: Residuals, column: int, declared: Column) -> Iterator[Floats]:
+    """Weights float64[k] whose sum over the cells is at most 0 where the mean is in its interval.
+
+    A mean is at most c if the sum of (value - c) is not positive, which holds with a ``missing``
+    cell too. The interval is that of the unbiased counts' mean, by their exact noise.
+    """
+    counted = np.arange(declared.size) < declared.n_values
+    numbers = np.zeros(declared.size)
+    numbers[counted] = _numbers(declared)
+    counts = residuals.table((column,))
+    total = float(counts[counted].sum())
+    if total <= 0:
+        return
+    mean = float(numbers @ counts) / total
+    deviations = np.where(counted, numbers - mean, 0.0)
+    sd = math.sqrt(residuals.query_variance((column,), deviations)) / total
+    least, most = ends_of(mean, sd, float(numbers[counted].min()), float(numbers[counted].max()))
+    yield np.where(counted, numbers - most, 0.0)
+    yield np.where(counted, least - numbers, 0.0)
+
+
+def _numbers(declared: Column) -> Floats:
+    """Values of an ordered column's cells, float64[n_values]; those of dates are their places."""
+    places = np.arange(declared.n_values)
+    return np.asarray(places if isinstance(declared, Date) else declared.decode(places), float)
+
+
+def ends_of(value: float, sd: float, least: float, most: float) -> tuple[float, float]:
+    """Where a mean or a sum may be that is known to lie in [least, most], from a noisy value of it.
+
+    Both ends are a standard deviation away where the value is far inside. Noise goes beyond each
+    with that probability given that the truth is inside, so that a value outside [least, most]
+    leaves room for the truth.
+    """
+    from scipy.special import ndtr, ndtri
+
+    down, up = (ndtri(_BEYOND * ndtr(room / sd)) for room in (most - value, value - least))
+    return value + sd * float(down), value - sd * float(up)
+
+
+def _within(shares: Floats, estimate: Floats, side: Floats, possible: Booleans) -> Floats:
+    """The shares, or the possible ones nearest to an estimate whose sum of ``side`` is at most 0.
+
+    With a multiplier b >= 0 these are the projection of (estimate - b side) onto the simplex, and
+    the sum falls as b grows.
+    """
+    if side @ shares <= 0 or side[possible].min() >= -_NEARLY * np.abs(side).max():
+        return shares
+
+    def tilted(b: float) -> Floats:
+        moved = np.zeros(len(shares))
+        moved[possible] = project_to_simplex((estimate - b * side)[possible], 1.0).values
+        return moved
+
+    below, above = 0.0, 1.0 / float(np.abs(side).max())
+    while side @ tilted(above) > 0:
+        below, above = above, 2 * above
+    for _ in range(_HALVINGS):
+        middle = (below + above) / 2
+        below, above = (middle, above) if side @ tilted(middle) > 0 else (below, middle)
+    return tilted(above)
 
 
 _MOST_FILLED = 0.01  # of the records
