@@ -431,6 +431,8 @@ class Marginals:
     def postprocess(self, release: NoisyMarginals) -> Microdata:
         """Records and estimates; a function of the release only.
 
+        Records are fitted to what stands ``beside`` the release too, and estimates are not.
+
         Raises:
             ConfigError: Known totals and structural zeros leave no possible records.
         """
@@ -444,7 +446,8 @@ class Marginals:
             known=release.known,
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
-        return Microdata(release.domain, columns, model.residuals, _relations(model))
+        own = dataclasses.replace(release, beside=()).residuals()
+        return Microdata(release.domain, columns, own, _relations(model))
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, the workload's groups and triples."""

@@ -357,13 +357,14 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_2": ("string", "Another."),
     "relation": (
         "string",
-        "'measured': their joint table was. 'shrunk away': it was, and shows a relation weaker "
-        "than its noise, or none. 'assumed independent': it was not measured, and the records have "
-        "these two columns related only through others. 'known': it is public, and met exactly.",
+        "'measured': their joint table was, here or by another product of the release. 'shrunk "
+        "away': it was, and shows a relation weaker than its noise, or none. 'assumed "
+        "independent': it was not measured, and the records have these two columns related only "
+        "through others. 'known': it is public, and met exactly.",
     ),
     "standard_error": (
         "number",
-        "Of the estimated count of one cell of their table; null if it was not measured.",
+        "Of the estimated count of one cell of their table; null if it was not measured here.",
     ),
     "score_raw": (
         "integer",

@@ -25,6 +25,7 @@ from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_m
 from statpress.tasks.ledger.entries import Entry, canonical
 from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import code_span, markdown
+from statpress.tasks.products.beside import with_beside
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
 from statpress.tasks.release.foreseen import mostly_noise
@@ -53,7 +54,9 @@ def derive(plan: Plan, drawn: Mapping[str, Any]) -> Released:
     """What follows from the released products, by the post-processing of their kinds."""
     n_records = plan.privacy.n_records
     derived = {
-        product.name: kind_of(product).postprocess(product, drawn[product.name], n_records)
+        product.name: kind_of(product).postprocess(
+            product, with_beside(product, plan, drawn), n_records
+        )
         for product in plan.products
     }
     return Released(drawn, derived)

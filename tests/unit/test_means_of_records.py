@@ -45,7 +45,7 @@ def test_shares_are_the_nearest_with_such_a_mean(seed: int) -> None:
     rng = np.random.default_rng(seed)
     estimate, side = rng.normal(1 / 8, 0.2, 8), np.arange(8) - rng.uniform(0.5, 3)
     possible = np.arange(8) != 4
-    found = _within(np.full(8, 1 / 8), estimate, side, possible)
+    found = _within(np.full(8, 1 / 8), estimate, [side], possible)
     assert found.min() >= 0 and not found[4]
     assert found.sum() == pytest.approx(1) and side @ found <= 1e-12
     best = minimize(
@@ -60,8 +60,8 @@ def test_shares_are_the_nearest_with_such_a_mean(seed: int) -> None:
     )
     assert ((found - estimate) ** 2).sum() <= best.fun + 1e-7
     inside = np.eye(8)[0]
-    assert _within(inside, estimate, side, possible) is inside  # nothing moves without need
-    assert _within(inside, estimate, np.ones(8), possible) is inside  # no shares have such a mean
+    assert _within(inside, estimate, [side], possible) is inside  # nothing moves without need
+    assert _within(inside, estimate, [np.ones(8)], possible) is inside  # no shares have such a mean
 
 
 def test_an_interval_leaves_room_for_the_truth() -> None:
@@ -105,7 +105,7 @@ def test_the_mean_of_a_long_tail_is_where_the_unbiased_counts_have_it(
         return float((numbers @ shares[:k] / shares[:k].sum() - unbiased) / sd)
 
     assert abs(apart()) <= 1.2  # wider by what a value near the least one leaves to the truth
-    monkeypatch.setattr(denoising, "_sides_of_mean", lambda *_: ())
+    monkeypatch.setattr(denoising, "_of_mean", lambda *_: [])
     assert apart() > 1.5
 
 

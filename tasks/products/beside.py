@@ -1,0 +1,72 @@
+"""What other products of a release measured of the columns of microdata by marginals.
+
+One release tells one truth: records are fitted to everything in it that bears on their columns. All
+of it is public, and the noise of each product is independent of that of the others, so that tables
+combine by inverse variances (mechanisms.marginals.residuals). A product bears on records if it has
+the same column, declared alike, and its noise is known without that of sampling: noisy counts of
+all cells of one or two columns, and means, shares and sums of one column from noisy sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.estimates.estimate import RawEstimates
+from statpress.mechanisms.estimates.joint_moments import MeanEstimate
+from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, NoisySum, NoisyTable
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.tables.perturbed import NoisyCounts, Perturbed
+
+_MOST_COUNT = 2**42  # fits on the grid
+
+
+def with_beside(product: PlannedProduct[Any], plan: Plan, drawn: Mapping[str, Any]) -> Any:
+    """What a product drew, for microdata by marginals with what stands beside it.
+
+    Args:
+        product: Whose release is asked for.
+        plan: With all products.
+        drawn: What each released, by name.
+    """
+    raw = drawn[product.name]
+    if not isinstance(raw, NoisyMarginals) or raw.domain.absent:
+        return raw
+    others = (each for each in plan.products if each.name != product.name)
+    found = (each for other in others for each in _measured(raw.domain, other, drawn[other.name]))
+    return replace(raw, beside=tuple(found))
+
+
+def _measured(
+    domain: Domain, other: PlannedProduct[Any], raw: Any
+) -> Iterator[NoisyTable | NoisySum]:
+    """What a product says of one or two columns of a domain."""
+    names, mechanism = other.domain.names, other.mechanism
+    if len(names) > 2 or other.domain.absent:
+        return
+    if not all(name in domain.names and domain[name] == other.domain[name] for name in names):
+        return
+    places = [domain.names.index(name) for name in names]
+    if isinstance(mechanism, Perturbed) and isinstance(raw, NoisyCounts):
+        if other.domain.zeros or np.abs(raw.counts).max() >= _MOST_COUNT:
+            return
+        order = sorted(range(len(names)), key=places.__getitem__)
+        counts = raw.counts.reshape([column.size for column in other.domain.columns])
+        scale = Fraction(mechanism.sd) * GRID
+        values = np.ascontiguousarray(counts.transpose(order)) * GRID
+        yield NoisyTable(tuple(sorted(places)), scale, values)
+    elif isinstance(mechanism, MeanEstimate) and isinstance(raw, RawEstimates) and len(names) == 1:
+        yield _sum(places[0], other.domain, mechanism, raw)
+
+
+def _sum(column: int, domain: Domain, mechanism: MeanEstimate, raw: RawEstimates) -> NoisySum:
+    """The noisy sum behind a mean, of the numbers in [0, 1] that it is of."""
+    assert mechanism.estimand is not None
+    weights = mechanism.estimand.columns(domain, np.arange(domain.columns[0].size))[:, 0]
+    value, sd = mechanism.moments.noisy_sum(int(raw.numbers["sum"][0]), raw.n_records)
+    return NoisySum(column, weights, value, sd**2)
