@@ -346,7 +346,7 @@ def _values(column: Column | None) -> list[object]:
     if isinstance(column, Categorical):
         return list(column.categories)
     if isinstance(column, Numeric):
-        return list(column.edge_array.tolist())
+        return [*column.edge_array.tolist(), *column.special]
     return []
 
 

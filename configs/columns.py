@@ -204,24 +204,56 @@ class OrdinalColumn(_Categories):
     column: ClassVar[Callable[..., Column]] = Ordinal
 
 
-class IntegerColumn(_Column):
+_Special = Field(
+    default=None,
+    min_length=1,
+    description="Values with cells of their own, inside the range or outside, such as 0 or 99999.",
+)
+
+
+class _Ranges(_Column):
+    special: list[Any] | None = _Special
+    value_labels: Annotated[list[Line], Field(min_length=1)] | None = Field(
+        default=None, description="What each special value means, in their order."
+    )
+
+    @model_validator(mode="after")
+    def _a_label_each(self) -> Self:
+        n_labels, n_special = len(self.value_labels or ()), len(self.special or ())
+        if self.value_labels and n_labels != n_special:
+            raise PydanticCustomError(
+                "ConfigError",
+                "there are {n_labels} value_labels for {n_special} special values; give one for "
+                "each of 'special', in their order",
+                {"n_labels": n_labels, "n_special": n_special},
+            )
+        return self
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {"special": tuple(self.special or ()), "missing": self.missing}
+
+
+class IntegerColumn(_Ranges):
     """Whole numbers lower..upper in cells of ``width`` values, clamped."""
 
     type: Literal["integer"]
     lower: StrictInt
     upper: StrictInt
     width: StrictInt = 1
+    special: list[StrictInt] | None = _Special
 
     def build(self, name: str, read_lines: ReadLines) -> Column:
         return Integer(
-            name=name, lower=self.lower, upper=self.upper, width=self.width, missing=self.missing
+            name=name, lower=self.lower, upper=self.upper, width=self.width, **self._common
         )
 
 
-class NumericColumn(_Column):
+class NumericColumn(_Ranges):
     """Real numbers in bins: either ``edges``, or ``lower``, ``upper`` and ``bins``."""
 
     type: Literal["numeric"]
+    special: list[FiniteNumber] | None = _Special
     edges: list[FiniteNumber] | None = None
     lower: FiniteNumber | None = None
     upper: FiniteNumber | None = None
@@ -243,19 +275,20 @@ class NumericColumn(_Column):
             if self.lower >= self.upper:
                 raise EdgesError("lower must be below upper.", where=name)
             edges = list(Numeric.uniform_edges(self.lower, self.upper, self.bins))
-        return Numeric(name=name, edges=tuple(edges), missing=self.missing)
+        return Numeric(name=name, edges=tuple(edges), **self._common)
 
 
-class DateColumn(_Column):
+class DateColumn(_Ranges):
     """Calendar dates first..last by year, month or day, clamped."""
 
     type: Literal["date"]
     first: datetime.date
     last: datetime.date
     by: Period = "month"
+    special: list[datetime.date] | None = _Special
 
     def build(self, name: str, read_lines: ReadLines) -> Column:
-        return Date(name=name, first=self.first, last=self.last, by=self.by, missing=self.missing)
+        return Date(name=name, first=self.first, last=self.last, by=self.by, **self._common)
 
 
 ColumnConfig = Annotated[

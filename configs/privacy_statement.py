@@ -109,6 +109,11 @@ class StatedProduct(Cost):
     n_records: int = Field(ge=1)
     n_cells: str = Field(pattern="^[0-9]+$", description="Of its domain; may be a large number.")
     unit_records: int = Field(ge=1)
+    per: str | None = Field(
+        default=None,
+        description="Of an estimate or a function of units that may have several records: whether "
+        "each record or each unit counts one. A unit's loss is then that of one record.",
+    )
     expected_error: dict[str, Any] = Field(description="From public quantities only.")
     verdict: dict[str, Any]
     rho_rule: str | None = Field(

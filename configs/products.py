@@ -40,6 +40,14 @@ def _short(value: Any) -> Any:
     return value
 
 
+Acceptable = Literal["mostly_noise", "mostly_independent"]
+
+
+def _listed(value: Any) -> Any:
+    """A single word as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 class ProductConfig(Section):
     """Fields that every product has."""
 
@@ -49,9 +57,15 @@ class ProductConfig(Section):
         description="Share of the release's budget. Products without one divide equally what "
         "the others leave.",
     )
-    accept: Literal["mostly_noise"] | None = Field(
+    accept: (
+        Annotated[
+            tuple[Acceptable, ...],
+            BeforeValidator(_listed, json_schema_input_type=Acceptable | list[Acceptable]),
+        ]
+        | None
+    ) = Field(
         default=None,
-        description="Release the product although the plan says that it is mostly noise.",
+        description="Release the product although the plan gives it this verdict, or one of these.",
     )
     title: Line | None = Field(default=None, description="What it is, in a few words.")
     description: Paragraphs | None = Field(

@@ -208,8 +208,10 @@ class SourceConfig(Section):
             if lost:
                 raise ConfigError(f"The category '{lost[0]}' is also in source.null_values.")
         form = self.date_format
-        if isinstance(column, Date) and form is not None and not _states(form, column.by):
-            raise ConfigError(f"source.date_format '{form}' does not say the {column.by}.")
+        if isinstance(column, Date) and form is not None:
+            by = "day" if column.special else column.by
+            if not _states(form, by):
+                raise ConfigError(f"source.date_format '{form}' does not say the {by}.")
 
 
 _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]{0,99}$"

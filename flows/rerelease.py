@@ -19,7 +19,7 @@ from statpress.mechanisms.mechanism import figure, label
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import KINDS
 from statpress.tasks.ledger.entries import Loss, canonical
-from statpress.tasks.ledger.home_ledger import remaining_budget
+from statpress.tasks.ledger.home_ledger import charges_so_far, remaining_budget
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import Listener
 from statpress.tasks.release import reprint as reprinting
@@ -93,9 +93,10 @@ class Proposal:
     def check(self, home: Home) -> None:
         """Raise unless the ledger published the bundle and has the dataset's account.
 
-        And unless the config accepts what would be mostly noise, and a renewal finds its data.
+        And unless the config accepts what stops a run otherwise, and a renewal finds its data.
         """
-        check_verdicts(self.release, self.plan)
+        charges = charges_so_far(home, self.release.config.dataset)
+        check_verdicts(self.release, self.plan, charges)
         if self.renewed:
             check_source(self.release, self.bundle)
         check_followed(home, self.bundle, self.manifest, self.release.config.dataset)

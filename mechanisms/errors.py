@@ -144,6 +144,16 @@ class MostlyNoiseError(ConfigError):
     )
 
 
+class MostlyIndependentError(ConfigError):
+    """Records that would lose typical relations of columns, which the config does not accept."""
+
+    exit_code = 27
+    next_step = (
+        "Raise its budget or share, give it fewer columns or cells, or name the 'pairs' that "
+        "matter; or write 'accept: mostly_independent' with the product. Nothing was charged."
+    )
+
+
 class DomainTooLargeError(ConfigError):
     """More cells than a joint table, or the tables to measure, may have."""
 

@@ -129,6 +129,7 @@ LABELS: Mapping[str, str] = {
     "degree": "degree of the polynomial",
     "order": "order of the iteration",
     "shape": "shape imposed",
+    "per": "what counts one",
 }
 """Of what a description may hold. Others are named as they are, without underscores."""
 
@@ -138,6 +139,7 @@ HIDDEN = frozenset(
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
         "most_unit_records", "design", "end_share", "part_weight", "reach_factor", "reach_addend",
+        "of_unit", "rounded",
     }
 )  # fmt: skip
 """What only programs need, or the expected errors say already; also with a number behind."""
@@ -211,6 +213,9 @@ class UserDefined:
 Variant = tuple[str, "type[Mechanism]", Any]
 """A mechanism that could serve a product: its label, its class, its knobs."""
 
+
+TYPICAL_ASSOCIATION = 0.15
+"""Cramér's V of relations that readers of records look for."""
 
 MOST_NOISE = 0.25
 """Share of what can be read of a product that noise may be, before it is mostly noise."""
@@ -530,6 +535,9 @@ def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:
     if not 1 <= unit_records <= n_records:
         raise RecordsError("unit_records must be between 1 and n_records.")
 
+
+Per = Literal["record", "unit"]
+"""What counts one in a figure of units that may have several records."""
 
 Needs = Literal["joint", "columns"]
 """What a mechanism is given of the count: a contingency table, or coded columns."""

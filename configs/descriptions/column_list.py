@@ -21,6 +21,7 @@ from statpress.configs.descriptions.described import (
     line,
     number,
     sorted_out,
+    special_of,
     values_of,
     whole,
     words_of,
@@ -31,7 +32,7 @@ from statpress.mechanisms.errors import DescriptionError
 NEEDED = ("name", "type")
 KEYS = (
     *NEEDED, "categories", "value_labels", "lower", "upper", "first", "last", "width", "bins", "by",
-    "missing", "other", "label", "description", "unit",
+    "special", "missing", "other", "label", "description", "unit",
 )  # fmt: skip
 """Columns that such a file may have."""
 TYPES = get_args(ColumnType)
@@ -147,18 +148,19 @@ def column_of(cells: Mapping[str, str], where: str, *, quoting: bool = False) ->
 
 def _values(cells: Mapping[str, str], kind: ColumnType, where: str) -> dict[str, Any]:
     """What a column of this type may hold, as arguments of ``DescribedColumn``."""
-    if kind in ("categorical", "ordinal"):
-        texts = [each.strip() for each in cells["categories"].split(BETWEEN)]
-        labels = [each.strip() for each in cells["value_labels"].split(BETWEEN)]
-        given = cells["categories"] != ""
-        if cells["value_labels"] and len(labels) != len(texts):
-            raise DescriptionError(
-                f"There are {len(labels)} value_labels for {len(texts)} categories.", where=where
-            )
-        return {
-            "categories": values_of(texts) if given else None,
-            "value_labels": tuple(labels) if given and cells["value_labels"] else None,
-        }
+    listed = "categories" if kind in ("categorical", "ordinal") else "special"
+    texts = [each.strip() for each in cells[listed].split(BETWEEN)] if cells[listed] else []
+    labels = [each.strip() for each in cells["value_labels"].split(BETWEEN)]
+    labelled = texts and cells["value_labels"]
+    if labelled and len(labels) != len(texts):
+        what = "special values" if listed == "special" else listed
+        raise DescriptionError(
+            f"There are {len(labels)} value_labels for {len(texts)} {what}.", where=where
+        )
+    found: dict[str, Any] = {"value_labels": tuple(labels) if labelled else None}
+    if listed == "categories":
+        return found | {"categories": values_of(texts) if texts else None}
+    found["special"] = special_of(kind, texts, f"{where}: special")
     low, high = (
         (cells[key], f"{where}: {key}")
         for key in (
@@ -171,7 +173,7 @@ def _values(cells: Mapping[str, str], kind: ColumnType, where: str) -> dict[str,
     else:
         read = number if kind == "numeric" else day
         ends = all_of(partial(read, *low), partial(read, *high))
-    return {"lower": ends[0], "upper": ends[1]}
+    return found | {"lower": ends[0], "upper": ends[1]}
 
 
 def _further(cells: Mapping[str, str], where: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from xml.etree.ElementTree import Element, ParseError
 
 from statpress.configs.descriptions.described import (
@@ -23,10 +23,12 @@ from statpress.configs.descriptions.described import (
     line,
     number,
     sorted_out,
+    special_of,
     values_of,
     whole,
     words_of,
 )
+from statpress.mechanisms.domain.ranges import MOST_SPECIAL
 from statpress.mechanisms.errors import DescriptionError
 
 _SUMMARY = ("sumStat", "catStat")
@@ -185,9 +187,19 @@ def _column(variable: Element, name: str) -> DescribedColumn | LeftOut:
         return DescribedColumn(**common, type="date")
     if as_text:
         return DescribedColumn(**common, type="categorical")
+    whole_numbers = variable.get("dcml") == "0" or any(r.get("UNITS") == "INT" for r in ranges)
+    kind: Literal["integer", "numeric"] = "integer" if whole_numbers else "numeric"
+    apart = [
+        (value, label)
+        for value, each in categories
+        if value not in codes and (label := _text(each, "labl")) not in (None, value)
+    ]
+    if 0 < len(apart) <= MOST_SPECIAL:  # labelled: a list of all that occurs has no labels
+        common["special"] = special_of(kind, [value for value, _ in apart], where)
+        common["value_labels"] = tuple(label for _, label in apart)
     least, above = _ends(ranges, "min")
     largest, below = _ends(ranges, "max")
-    if variable.get("dcml") == "0" or any(each.get("UNITS") == "INT" for each in ranges):
+    if kind == "integer":
         lower, upper, over, under = all_of(
             partial(whole, least, where, up=True),
             partial(whole, largest, where, up=False),
@@ -201,7 +213,7 @@ def _column(variable: Element, name: str) -> DescribedColumn | LeftOut:
             upper=under - 1 if upper is None and under is not None else upper,
         )
     ends = least if least is not None else above, largest if largest is not None else below
-    return between(common, "numeric", ends, where)
+    return between(common, kind, ends, where)
 
 
 def _ends(ranges: list[Element], end: str) -> tuple[str | None, str | None]:

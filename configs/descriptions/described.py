@@ -134,7 +134,8 @@ class DescribedColumn:
         name: In the source.
         type: As in a config.
         categories: Of a categorical or ordinal column.
-        value_labels: As many as categories.
+        value_labels: As many as categories, or as special values.
+        special: Values of a range that the description lists apart, such as codes with a meaning.
         lower: Least value, for a date the first; both ends are included.
         upper: Largest value, or the last date.
         missing: Whether nulls may occur.
@@ -149,6 +150,7 @@ class DescribedColumn:
     type: ColumnType
     categories: tuple[Category, ...] | None = None
     value_labels: tuple[str, ...] | None = None
+    special: tuple[Bound, ...] = ()
     lower: Bound | None = None
     upper: Bound | None = None
     missing: bool = False
@@ -347,6 +349,22 @@ def number(value: object, where: str) -> Decimal | None:
         if found.is_finite() and abs(found) < _LARGEST and found.adjusted() > -300:
             return found
     raise DescriptionError("This is not a number.", where=where)
+
+
+def special_of(kind: ColumnType, texts: Iterable[str], where: str) -> tuple[Bound, ...]:
+    """Values of a range that have cells of their own.
+
+    Raises:
+        DescriptionError: One is not of the column's type.
+    """
+    found: list[Bound] = []
+    for text in texts:
+        value = day(text, where) if kind == "date" else number(text, where)
+        whole_number = isinstance(value, Decimal) and value == value.to_integral_value()
+        if value is None or (kind == "integer" and not whole_number):
+            raise DescriptionError("A special value is not one of the column's type.", where=where)
+        found.append(int(value) if isinstance(value, Decimal) and whole_number else value)
+    return tuple(found)
 
 
 def whole(value: object, where: str, *, up: bool) -> int | None:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from types import MappingProxyType
 from typing import Any, get_args
 
+from pydantic import TypeAdapter
+
+from statpress.configs.columns import ColumnConfig
 from statpress.configs.descriptions.column_list import BETWEEN, KEYS, TYPES, column_of
 from statpress.configs.descriptions.described import (
     ASKED,
@@ -33,7 +36,7 @@ from statpress.configs.formats import format_of
 from statpress.configs.sources import Delimiter, Encoding
 from statpress.configs.yaml_text import MARK
 from statpress.mechanisms.domain.columns import tiled_uppers
-from statpress.mechanisms.errors import DescriptionError
+from statpress.mechanisms.errors import DescriptionError, EdgesError
 
 _BINS = 20
 _MANY_VALUES = 1000
@@ -220,6 +223,11 @@ def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
             keys.append(("bins", column.further.get("bins", _BINS)))
         else:
             keys += _width(column, missing)
+    special = _special(column, dict(keys))
+    if special:
+        keys.append(("special", list(special)))
+        if column.value_labels is not None:
+            keys.append(("value_labels", list(special.values())))
     if column.further.get("other"):
         keys.append(("other", True))
     if column.missing:
@@ -242,6 +250,22 @@ def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
         else:
             lines.append(f"    {key}: {scalar(value)}")
     return lines
+
+
+def _special(column: DescribedColumn, keys: Mapping[str, Any]) -> dict[Any, str]:
+    """The special values with their labels, without those that cannot have cells of their own."""
+    kept = {}
+    labels = column.value_labels or [""] * len(column.special)
+    for value, label in zip(column.special, labels, strict=False):
+        declared = {**keys, "special": [value]}
+        try:
+            if None not in keys.values():
+                model: ColumnConfig = TypeAdapter(ColumnConfig).validate_python(declared)
+                model.build(column.name, str.splitlines)
+        except EdgesError:
+            continue
+        kept[value] = label
+    return kept
 
 
 def _width(column: DescribedColumn, missing: dict[str, str]) -> list[tuple[str, Any]]:

@@ -8,7 +8,9 @@ domain never depends on the data:
 * a null, or a NaN, goes to ``missing`` if declared, else ``other``, else code 0;
 * a value outside the declared categories goes to ``other`` if declared, else
   ``missing``, else code 0;
-* numbers and dates outside the declared range are clamped to its ends.
+* a declared special value of numbers or dates, within the declared range or beyond it, has a code
+  of its own;
+* other numbers and dates outside the declared range are clamped to its ends.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import datetime
 import functools
 import math
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,118 +27,14 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Category, Codes, Column
+from statpress.mechanisms.domain.ranges import Ranges, n_between, skipping
 from statpress.mechanisms.errors import ConfigError, EdgesError
 
-Codes = NDArray[np.int64]
-Category = str | int | float | bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column(ABC):
-    """A named column with a declared, finite set of codes 0..size-1.
-
-    Attributes:
-        name: Column name in the source and in the release.
-        missing: Whether nulls have a cell of their own, the last code.
-    """
-
-    kind: ClassVar[str]
-    name: str
-    missing: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ConfigError("A column needs a name.")
-        self._check()
-
-    @abstractmethod
-    def _check(self) -> None:
-        """Refuse a declaration that is not a total function."""
-
-    @property
-    @abstractmethod
-    def n_values(self) -> int:
-        """Codes that are neither ``other`` nor ``missing``."""
-
-    @property
-    def other_code(self) -> int | None:
-        """Code of the declared ``other`` cell, if there is one."""
-        return None
-
-    @property
-    def size(self) -> int:
-        """Number of codes, with ``other`` and ``missing``."""
-        return self.n_values + (self.other_code is not None) + self.missing
-
-    @property
-    def missing_code(self) -> int | None:
-        """Code of the declared ``missing`` cell, if there is one."""
-        return self.size - 1 if self.missing else None
-
-    @property
-    def null_code(self) -> int:
-        """Code that a null or a NaN receives, declared or not."""
-        return next((c for c in (self.missing_code, self.other_code) if c is not None), 0)
-
-    @property
-    def unseen_code(self) -> int:
-        """Code that a value outside the declared categories receives."""
-        return next((c for c in (self.other_code, self.missing_code) if c is not None), 0)
-
-    def code_of(self, value: Any) -> int:
-        """The code of one value; defined for null, NaN and every value of the kind's type."""
-        if value is None or value != value:  # NaN and NaT differ from themselves
-            return self.null_code
-        return self._code_of(value)
-
-    @abstractmethod
-    def _code_of(self, value: Any) -> int:
-        """The code of a value that is neither null nor NaN."""
-
-    def decode(self, codes: Codes) -> NDArray[Any]:
-        """Public values of codes.
-
-        Args:
-            codes: int64[k], each in 0..size-1.
-
-        Returns:
-            An array[k] of the release's type for this column; entries of the
-            ``missing`` cell hold an arbitrary value, see ``is_missing``.
-        """
-        return self._decode(np.minimum(codes, self.size - 1 - self.missing))
-
-    @property
-    def ends(self) -> tuple[Any, Any] | None:
-        """The least and the largest value of ``spread``; None if cells are single values."""
-        return None
-
-    def spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        """Values within the cells of codes, where cells are ranges; else those of ``decode``.
-
-        Args:
-            codes: int64[k], each in 0..size-1.
-            fractions: float64[k] in [0, 1): how far into its cell each value lies.
-
-        Returns:
-            An array[k]; entries of the ``missing`` cell hold an arbitrary value.
-        """
-        known = np.minimum(codes, self.size - 1 - self.missing)
-        return self._spread(known, fractions)
-
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        """Values within the cells of codes that are not ``missing``."""
-        del fractions
-        return self._decode(codes)
-
-    @abstractmethod
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        """Public values of codes that are not ``missing``."""
-
-    def is_missing(self, codes: Codes) -> NDArray[np.bool_]:
-        """bool[k]: which codes are the ``missing`` cell."""
-        if self.missing_code is None:
-            return np.zeros(len(codes), dtype=np.bool_)
-        return np.asarray(codes == self.missing_code)
+__all__ = [
+    "Categorical", "Category", "Codes", "Column", "Date", "Integer", "Numeric", "Ordinal", "Period",
+    "labels", "tiled_uppers",
+]  # fmt: skip
 
 
 def labels(column: Column) -> list[str | None]:
@@ -234,11 +131,11 @@ def tiled_uppers(lower: int, upper: int, width: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(Column):
+class Integer(Ranges):
     """Whole numbers lower..upper (both included) in cells of ``width`` values.
 
     Fractional values are rounded down; values outside are clamped. A cell wider
-    than one is released as its midpoint.
+    than one is released as its midpoint. Special values are whole.
     """
 
     kind: ClassVar[str] = "integer"
@@ -246,7 +143,7 @@ class Integer(Column):
     upper: int
     width: int = 1
 
-    def _check(self) -> None:
+    def _check_bins(self) -> None:
         if not -(2**53) <= self.lower <= self.upper <= 2**53:
             raise EdgesError("lower and upper must be in order and within ±2**53.", where=self.name)
         if self.width < 1:
@@ -264,29 +161,59 @@ class Integer(Column):
                 next_step="Or give a width that divides upper - lower + 1.",
             )
 
+    def _as_special(self, value: Any) -> int:
+        if type(value) is not int or abs(value) > 2**53:
+            raise EdgesError(
+                f"The special value {value} is not a whole number within ±2**53.", where=self.name
+            )
+        return value
+
     @property
-    def n_values(self) -> int:
+    def n_bins(self) -> int:
         return (self.upper - self.lower + 1) // self.width
 
-    def _code_of(self, value: Any) -> int:
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.lower, self.upper
+
+    @property
+    def _single(self) -> bool:
+        return self.width == 1
+
+    def bin_of(self, value: Any) -> int:
         clamped = min(max(value, self.lower), self.upper)
         return int(math.floor(clamped) - self.lower) // self.width
 
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        first = self.lower + codes * self.width
+    def begin_of(self, j: int) -> int:
+        return self.lower + j * self.width
+
+    def _is_above(self, value: int, j: int) -> bool:
+        return 2 * value > 2 * self.begin_of(j) + self.width - 1
+
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        first = self.lower + bins * self.width
         return first if self.width == 1 else first + (self.width - 1) / 2
 
     @property
-    def ends(self) -> tuple[int, int] | None:
-        return None if self.width == 1 else (self.lower, self.upper)
+    def borders(self) -> NDArray[np.float64]:
+        return np.asarray(self.lower + np.arange(self.n_bins + 1) * float(self.width), np.float64)
 
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        within = np.floor(fractions * self.width).astype(np.int64)
-        return self.lower + codes.astype(np.int64) * self.width + within
+    def _limits(self, bins: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        first = np.asarray(self.lower + bins * float(self.width), np.float64)
+        return first, first + float(self.width - 1)
+
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        first, special = self.lower + bins * self.width, np.array(self.special, dtype=np.int64)
+        return self.width - n_between(special, first, first + self.width)
+
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        steps = np.floor(fractions * self._n_left(bins)).astype(np.int64)
+        special = np.array(self.special, dtype=np.int64)
+        return skipping(special, self.lower + bins.astype(np.int64) * self.width, steps)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numeric(Column):
+class Numeric(Ranges):
     """Real numbers in bins between declared edges, clamped at both ends.
 
     Bin j holds edges[j] <= x < edges[j+1]; the last bin holds its upper edge.
@@ -307,7 +234,7 @@ class Numeric(Column):
         # The quotient of two integers is rounded correctly.
         return tuple((low * (bins - i) + high * i) / whole for i in range(bins + 1))
 
-    def _check(self) -> None:
+    def _check_bins(self) -> None:
         if len(self.edges) < 2:
             raise EdgesError("A numeric column needs at least two edges.", where=self.name)
         if not np.isfinite(self.edge_array).all():
@@ -317,7 +244,7 @@ class Numeric(Column):
 
     @functools.cached_property
     def edge_array(self) -> NDArray[np.float64]:
-        """The edges, float64[n_values + 1], which cannot be written to."""
+        """The edges, float64[n_bins + 1], which cannot be written to."""
         edges = np.array(self.edges, dtype=np.float64)
         edges.setflags(write=False)
         return edges
@@ -327,34 +254,61 @@ class Numeric(Column):
         return hash(self.edges)
 
     def __hash__(self) -> int:  # of a million edges found once: it takes longer than a look-up
-        return hash((self.name, self.missing, self._hash_of_edges))
+        return hash((self.name, self.missing, self.special, self._hash_of_edges))
+
+    def _as_special(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise EdgesError(f"The special value {value} is not a number.", where=self.name)
+        if not math.isfinite(value):
+            raise EdgesError("A special value is not a finite number.", where=self.name)
+        return float(value) + 0.0  # -0.0 is 0.0
 
     @property
-    def n_values(self) -> int:
+    def n_bins(self) -> int:
         return len(self.edges) - 1
 
-    def _code_of(self, value: Any) -> int:
-        return bisect_right(self.edges, value, 1, len(self.edges) - 1) - 1
-
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        return np.asarray(self.edge_array[codes] / 2 + self.edge_array[codes + 1] / 2)
-
     @property
-    def ends(self) -> tuple[float, float]:
+    def extent(self) -> tuple[float, float]:
         return self.edges[0], self.edges[-1]
 
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        low, high = self.edge_array[codes], self.edge_array[1:][codes]
+    def bin_of(self, value: Any) -> int:
+        return bisect_right(self.edges, value, 1, len(self.edges) - 1) - 1
+
+    def begin_of(self, j: int) -> float:
+        return self.edges[j]
+
+    def _is_above(self, value: float, j: int) -> bool:
+        return bool(value > self._middles(np.array([j]))[0])
+
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        return np.asarray(self.edge_array[bins] / 2 + self.edge_array[bins + 1] / 2)
+
+    @property
+    def borders(self) -> NDArray[np.float64]:
+        return self.edge_array
+
+    def _limits(self, bins: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.edge_array[bins], self.edge_array[bins + 1]
+
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        return np.ones(len(bins), dtype=np.int64)
+
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        low, high = self.edge_array[bins], self.edge_array[1:][bins]
         last = np.nextafter(high, low)  # of each bin, the greatest value
-        values = low * (1 - fractions) + high * fractions
-        return np.asarray(np.clip(values, low, last))
+        values = np.clip(low * (1 - fractions) + high * fractions, low, last)
+        while self.special and (taken := np.isin(values, self.special)).any():
+            # Towards the middle, which is not special.
+            values[taken] = np.nextafter(values[taken], self._middles(bins[taken]))
+        return np.asarray(values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Date(Column):
+class Date(Ranges):
     """Calendar dates first..last by year, month or day, clamped at both ends.
 
-    Released as ISO 8601 text of that precision (``2000``, ``2000-03``, ``2000-03-14``).
+    Released as ISO 8601 text of that precision (``2000``, ``2000-03``, ``2000-03-14``), special
+    dates as days.
     """
 
     kind: ClassVar[str] = "date"
@@ -362,7 +316,7 @@ class Date(Column):
     last: datetime.date
     by: Period = "month"
 
-    def _check(self) -> None:
+    def _check_bins(self) -> None:
         if self.by not in get_args(Period):
             raise ConfigError("'by' must be year, month or day.", where=self.name)
         if isinstance(self.first, datetime.datetime) or isinstance(self.last, datetime.datetime):
@@ -376,37 +330,83 @@ class Date(Column):
             return day.year
         return day.year * 12 + day.month - 1 if self.by == "month" else day.toordinal()
 
+    def _as_special(self, value: Any) -> datetime.date:
+        if type(value) is not datetime.date:
+            raise EdgesError(
+                f"The special value {value} is not a date, without a time.", where=self.name
+            )
+        return value
+
     @property
-    def n_values(self) -> int:
+    def n_bins(self) -> int:
         return self.period_of(self.last) - self.period_of(self.first) + 1
 
-    def _code_of(self, value: Any) -> int:
-        day = value.date() if isinstance(value, datetime.datetime) else value
-        clamped = min(max(day, self.first), self.last)
-        return self.period_of(clamped) - self.period_of(self.first)
-
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        unit = {"year": "Y", "month": "M", "day": "D"}[self.by]
-        start = np.array([self.first], dtype=f"datetime64[{unit}]")
-        periods = start + codes.astype(f"timedelta64[{unit}]")
-        return np.asarray(periods.astype(np.str_))
+    @property
+    def extent(self) -> tuple[datetime.date, datetime.date]:
+        return self.first, self.last
 
     @property
-    def ends(self) -> tuple[str, str] | None:
-        return None if self.by == "day" else (self.first.isoformat(), self.last.isoformat())
+    def _single(self) -> bool:
+        return self.by == "day"
 
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+    def _written(self, value: datetime.date) -> str:
+        return value.isoformat()
+
+    def _comparable(self, value: Any) -> datetime.date:
+        return _day_of(value)
+
+    def bin_of(self, value: Any) -> int:
+        clamped = min(max(_day_of(value), self.first), self.last)
+        return self.period_of(clamped) - self.period_of(self.first)
+
+    def begin_of(self, j: int) -> datetime.date:
+        first: datetime.date = self.days_of(np.array([j]))[0].tolist()[0]
+        return first
+
+    def _is_above(self, value: datetime.date, j: int) -> bool:
+        first, end = self.days_of(np.array([j]))
+        day = np.datetime64(value)
+        return bool(day - first[0] >= end[0] - day)  # the last day of a period is end - 1
+
+    def _periods(self, bins: Codes) -> NDArray[np.datetime64]:
         unit = {"year": "Y", "month": "M", "day": "D"}[self.by]
         start = np.array([self.first], dtype=f"datetime64[{unit}]")
-        period = start + codes.astype(f"timedelta64[{unit}]")
-        first = np.maximum(period.astype("datetime64[D]"), np.datetime64(self.first))
-        end = np.minimum((period + 1).astype("datetime64[D]"), np.datetime64(self.last) + 1)
-        days = np.floor(fractions * (end - first).astype(np.int64)).astype("timedelta64[D]")
-        drawn, start_day = first + days, np.datetime64(self.first)
-        if (self.last - self.first).days > len(codes):
+        return np.asarray(start + bins.astype(f"timedelta64[{unit}]"))
+
+    def days_of(self, bins: Codes) -> tuple[NDArray[np.datetime64], NDArray[np.datetime64]]:
+        """The first day of bins int64[k], and the one after the last."""
+        periods = self._periods(bins)
+        first = np.maximum(periods.astype("datetime64[D]"), np.datetime64(self.first))
+        end = np.minimum((periods + 1).astype("datetime64[D]"), np.datetime64(self.last) + 1)
+        return first, end
+
+    @property
+    def borders(self) -> NDArray[np.float64]:
+        first, end = self.days_of(np.arange(self.n_bins))
+        return np.append(first, end[-1]).astype(np.int64).astype(np.float64)
+
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        return np.asarray(self._periods(bins).astype(np.str_))
+
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        first, end = self.days_of(bins)
+        special = np.array(self.special, dtype="datetime64[D]")
+        return (end - first).astype(np.int64) - n_between(special, first, end)
+
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        first, _ = self.days_of(bins)
+        days = np.floor(fractions * self._n_left(bins)).astype("timedelta64[D]")
+        drawn = skipping(np.array(self.special, dtype="datetime64[D]"), first, days)
+        if (self.last - self.first).days > len(bins):
             return np.asarray(drawn.astype(np.str_))
+        start_day = np.datetime64(self.first)
         written = np.arange(start_day, np.datetime64(self.last) + 1).astype(np.str_)
         return np.asarray(written[(drawn - start_day).astype(np.int64)])  # each day's text once
+
+
+def _day_of(value: Any) -> datetime.date:
+    day: datetime.date = value.date() if isinstance(value, datetime.datetime) else value
+    return day
 
 
 def _type_group(value: object) -> str:
@@ -414,3 +414,60 @@ def _type_group(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+_TOTAL_STEPS = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total(Column):
+    """What the records of a unit hold together, clamped; no config declares such a column.
+
+    Codes are the steps of a grid of 2**20 from ``lower`` to ``upper``.
+
+    Attributes:
+        of: The column of the records, whose cells are equally far apart.
+        lower: What a unit counts at least.
+        upper: What it counts at most.
+    """
+
+    kind: ClassVar[str] = "total"
+    of: Column
+    lower: float
+    upper: float
+
+    def _check(self) -> None:
+        if self.of.n_values < 2 or self.of.decode(np.arange(2)).dtype.kind not in "iuf":
+            raise ConfigError(f"Column '{self.name}' has no two numbers.", where="columns")
+        if isinstance(self.of, Integer) and not self.of.special:
+            return
+        values = self.of.decode(np.arange(self.of.n_values))
+        gaps = np.diff(values.astype(np.float64))
+        if not np.allclose(gaps, gaps[0], rtol=1e-6, atol=0):
+            raise ConfigError(
+                f"Totals of units are of cells that are equally far apart, and those of column "
+                f"'{self.name}' are not.",
+                where="total",
+                next_step="Declare bins of one width, or write 'per: record' without 'total'.",
+            )
+
+    @property
+    def n_values(self) -> int:
+        return _TOTAL_STEPS + 1
+
+    def _code_of(self, value: Any) -> int:
+        share = (min(max(value, self.lower), self.upper) - self.lower) / (self.upper - self.lower)
+        return int(np.rint(share * _TOTAL_STEPS))
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        return self.lower + (self.upper - self.lower) * (codes / _TOTAL_STEPS)
+
+    def codes_of(self, numbers: Codes, sums: Codes) -> Codes:
+        """int64[k] of units with so many values, int64[k], and sums of their codes, int64[k]."""
+        most = self.of.n_values - 1
+        first, last = self.of.decode(np.array([0, most])).astype(np.float64).tolist()
+        step = (last - first) / most
+        totals = np.clip(numbers * first + sums * step, self.lower, self.upper)
+        shares = (totals - self.lower) / (self.upper - self.lower)
+        codes: Codes = np.rint(shares * _TOTAL_STEPS).astype(np.int64)
+        return codes

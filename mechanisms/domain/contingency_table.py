@@ -74,8 +74,8 @@ class ContingencyTable:
 
     @property
     def n_records(self) -> int:
-        """Sum of the counts."""
-        return int(self.counts.sum())
+        """Sum of the counts, or of units where these share parts of one."""
+        return int(self.counts.sum()) // self.domain.parts
 
     def figures(self) -> dict[str, Codes]:
         """The columns that a release of this table publishes as they are."""
@@ -145,15 +145,20 @@ class Counted:
     def __repr__(self) -> str:
         return "Counted()"
 
-    def marginal(self, names: Iterable[str]) -> ContingencyTable:
+    def marginal(self, names: Iterable[str], domain: Domain | None = None) -> ContingencyTable:
         """The contingency table of some columns, in the order given.
+
+        Args:
+            names: Of the columns.
+            domain: Counted as this one is: by records, units or parts; by default as the first.
 
         Raises:
             LookupError: They were not counted together.
         """
         wanted = tuple(names)
         for table in self.joint:
-            if set(wanted) <= set(table.domain.names):
+            alike = domain is None or domain.counts_as(table.domain)
+            if alike and set(wanted) <= set(table.domain.names):
                 return table.marginal(wanted)
         raise LookupError("no joint table has these columns")
 

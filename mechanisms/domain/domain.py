@@ -6,6 +6,9 @@ has cells, so 2**63 - 1 cells cost nothing. ``absent`` adds one more, the last c
 that a unit does not have (mechanisms/README.md, section 8); it has no columns and is never
 published.
 
+**Shares of records.** Where each unit counts one whatever it has, its records share ``parts`` equal
+parts of one, and the counts of a table are of parts (mechanisms/README.md, section 8).
+
 **Structural zeros** are combinations of values that no record can have. They keep their codes, so
 that decoding stays arithmetic, but no record has one and every mechanism works only on the other
 cells, ``n_possible`` of them. A pattern is a box of cells: some columns, and for each a set of
@@ -21,7 +24,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -38,7 +41,9 @@ from statpress.mechanisms.domain.columns import (
     Date,
     Integer,
     Numeric,
+    Total,
 )
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,
@@ -112,6 +117,12 @@ class Privacy:
         """Number of units, public."""
         return self.n_records // self.unit_records
 
+    def counting(self, domain: Domain) -> Privacy:
+        """The frame of tables over a domain: one without an absent cell counts units."""
+        if domain.absent:
+            return self
+        return replace(self, n_records=self.n_units, unit_records=1)
+
     @property
     def words(self) -> str:
         """The unit in plain words."""
@@ -122,6 +133,22 @@ class Privacy:
             f"all records of one `{column}`, of which at most {self.unit_records}, "
             "chosen at random, are used"
         )
+
+
+_MOST_PARTS = 2**12
+
+
+def parts_of(max_records: int) -> int:
+    """Parts of one that up to so many records share: the least number that all sizes divide.
+
+    Where that is above 4096 it is 4096, which are dealt as evenly as can be.
+
+    >>> parts_of(1), parts_of(3), parts_of(10), parts_of(11)
+    (1, 6, 2520, 4096)
+    """
+    if max_records > _MOST_PARTS:
+        return _MOST_PARTS
+    return min(math.lcm(*range(1, max_records + 1)), _MOST_PARTS)
 
 
 MOST_PATTERNS = 12
@@ -198,10 +225,10 @@ def n_covered(patterns: Sequence[ZeroPattern], sizes: Mapping[str, int]) -> int:
 
 
 def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
-    """The codes of listed values: declared categories, ``other``, or null for missing.
+    """The codes of listed values: categories or special values, ``other``, or null for missing.
 
     Raises:
-        ConfigError: A value is not declared, or the column's values are not categories.
+        ConfigError: A value is not declared.
     """
     runs = []
     for value in values:
@@ -212,11 +239,15 @@ def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
             elif value == "other":
                 code = column.other_code
         elif value is not None:
-            raise ConfigError(
-                f"The values of a column of kind {column.kind} are given as a range.",
-                where=column.name,
-                next_step="Write {lower: …, upper: …}; one end may be left out.",
-            )
+            assert isinstance(column, Ranges)
+            if isinstance(value, bool) or value not in column.special:
+                raise ConfigError(
+                    f"The values of a column of kind {column.kind} are given as a range, but for "
+                    "those that it declares as special.",
+                    where=column.name,
+                    next_step="Write {lower: …, upper: …}; one end may be left out.",
+                )
+            code = column.code_of(value)
         if code is None:
             written = "null" if value is None else repr(value)
             raise ConfigError(
@@ -229,12 +260,14 @@ def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
 
 
 def codes_of_range(column: Column, lower: End, upper: End) -> Runs:
-    """The codes of a range, both ends included; an end that is None is the column's own.
+    """The codes of a range, both ends included; an end that is None has no limit.
+
+    Special values within the range are in it.
 
     Raises:
         ConfigError: The range does not consist of whole cells, or the column has no range.
     """
-    n = column.n_values
+    n = column.n_bins if isinstance(column, Ranges) else column.n_values
     if isinstance(column, Integer):
         first = 0 if lower is None else _whole(lower, column.lower, column.width)
         last = n if upper is None else _whole(upper, column.lower - 1, column.width)
@@ -256,7 +289,13 @@ def codes_of_range(column: Column, lower: End, upper: End) -> Runs:
             where=column.name,
             next_step="Begin with the first and end with the last value of a declared cell.",
         )
-    return ((first, last - 1),)
+    codes = column.codes_of_bins(np.array([first, last - 1])).tolist()
+    for special, code in zip(column.special, column.special_codes.tolist(), strict=True):
+        above = lower is None or special >= column.begin_of(first)
+        ends = special < column.begin_of(last) if last < n else special <= column.extent[1]
+        if above and (upper is None or ends):
+            codes.append(code)
+    return ((min(codes), max(codes)),)
 
 
 def _same(one: object, two: object) -> bool:
@@ -355,6 +394,8 @@ class Domain:
         columns: At least one column, names distinct.
         zeros: Patterns of impossible cells, at most a dozen.
         absent: Whether there is a cell for the records that a unit does not have.
+        parts: How many parts of a record a count of 1 record is; above 1 where a unit's records
+            share one.
 
     Attributes:
         n_possible: Number of cells that a record can have, the absent cell included.
@@ -368,6 +409,7 @@ class Domain:
     columns: tuple[Column, ...]
     zeros: tuple[ZeroPattern, ...] = ()
     absent: bool = False
+    parts: int = 1
     strides: tuple[int, ...] = field(init=False, repr=False, compare=False)
     n_possible: int = field(init=False, repr=False, compare=False)
 
@@ -429,6 +471,16 @@ class Domain:
         """Number of cells that a publication can list: possible and not absent."""
         return self.n_possible - self.absent
 
+    def counts_as(self, other: Domain) -> bool:
+        """Whether tables over both count the same: padded records, units, their parts or totals."""
+        return (self.absent, self.parts, self.total) == (other.absent, other.parts, other.total)
+
+    @property
+    def total(self) -> Total | None:
+        """The only column, where it is of what all records of a unit hold together."""
+        (column, *_) = self.columns
+        return column if isinstance(column, Total) else None
+
     def check_joint(self) -> None:
         """Refuse a domain that has too many cells for a joint table.
 
@@ -457,7 +509,7 @@ class Domain:
         columns = tuple(self[name] for name in names)
         kept = {column.name for column in columns}
         zeros = tuple(zero for zero in self.zeros if kept.issuperset(zero.names))
-        return Domain(columns, zeros, self.absent)
+        return Domain(columns, zeros, self.absent, self.parts)
 
     def encode(self, codes: Mapping[str, Codes]) -> Codes:
         """Cell codes from column codes.

@@ -8,9 +8,9 @@ the domain scale them, so nothing is inferred from the data; a cell counts by it
 value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
-records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
-of a mean, a median or a quantile; other statistics are refused a column that can
-lack values.
+records that count as 0 elsewhere. Records without a value (``missing``, ``other``, a special value
+outside the range) are left out of a mean, a median or a quantile; other statistics are refused a
+column that can lack values.
 """
 
 from __future__ import annotations
@@ -22,8 +22,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.columns import (
+    Category,
+    Codes,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Total,
+)
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
+from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
 from statpress.mechanisms.estimates.statistics import (
@@ -33,7 +42,7 @@ from statpress.mechanisms.estimates.statistics import (
     Terms,
     named,
 )
-from statpress.mechanisms.mechanism import UserDefined
+from statpress.mechanisms.mechanism import Per, UserDefined
 
 if TYPE_CHECKING:
     StatisticName = str
@@ -52,6 +61,23 @@ class Among:
 
     column: str
     values: tuple[Category | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clamped:
+    """Bounds that figures beyond are clamped to.
+
+    Attributes:
+        lower: The lower one, finite.
+        upper: The upper one, above it.
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.lower < self.upper < math.inf:
+            raise ConfigError("'lower' must be below 'upper', and both finite.")
 
 
 _INSTEAD = {
@@ -84,6 +110,9 @@ class EstimandKnobs:
         where: Records that count at all, for a count, proportion, mean or sum.
         inference: An interval by normal approximation, or one that is proven to cover for every
             population in the declared bounds.
+        per: Of units with several records what counts one: each record, or each unit, whose
+            records share it.
+        total: For a sum by unit: what the records of one hold together is clamped to.
     """
 
     statistic: StatisticName | None = None
@@ -94,6 +123,8 @@ class EstimandKnobs:
     group: Among | None = None
     where: Among | None = None
     inference: Literal["asymptotic", "guaranteed"] = "asymptotic"
+    per: Per | None = None
+    total: Clamped | None = None
 
     def __post_init__(self) -> None:
         check_level(self.confidence)
@@ -113,6 +144,20 @@ class EstimandKnobs:
                 )
             if given is None and name in needs:
                 raise ConfigError(f"{self.named.capitalize()} needs '{name}'.", where="statistic")
+        of_totals = self.per == "unit" and self.statistic == "sum"
+        if of_totals and self.total is None:
+            raise ConfigError(
+                "A sum over units adds up what each holds in total, clamped to bounds that are "
+                "not given.",
+                where="per",
+                next_step="Give 'total: {lower: …, upper: …}', or write 'per: record'.",
+            )
+        if self.total is not None and (not of_totals or self.where is not None):
+            raise ConfigError(
+                "A 'total' goes with a sum 'per: unit' of all records.",
+                where="total",
+                next_step="Leave 'total' out.",
+            )
         if self.q is not None and not 0 < self.q < 1:
             raise ConfigError("A quantile's share must be above 0 and below 1.", where="q")
 
@@ -130,6 +175,17 @@ class EstimandKnobs:
     def columns_beside(self) -> tuple[str, ...]:
         """Columns that it uses in addition to those of the statistic itself."""
         return tuple(among.column for among in (self.group, self.where) if among is not None)
+
+
+def _by_codes(column: Column) -> str:
+    """How a column can lack a value other than by a null, in brackets; empty if it cannot."""
+    codes = column.outlying if isinstance(column, Ranges) else ()
+    return f" (the special value {in_words(codes[0])} lies outside its range)" if codes else ""
+
+
+def amounts_of(column: Column) -> range:
+    """The codes with a value: not ``other``, missing, or a special value outside the range."""
+    return column.amounts if isinstance(column, Ranges) else range(column.n_values)
 
 
 @dataclass(frozen=True)
@@ -155,6 +211,8 @@ class Argument:
             bounds = (column.edges[0], column.edges[-1])
         elif isinstance(column, Integer):
             bounds = (float(column.lower), float(column.upper))
+        elif isinstance(column, Total):
+            bounds = (column.lower, column.upper)
         else:
             dated = isinstance(column, Date)
             values: list[Any] = [] if dated else column.decode(np.arange(column.n_values)).tolist()
@@ -181,13 +239,19 @@ class Argument:
         return cls(column.name, 0.0, 1.0, codes)
 
     def scaled(self, domain: Domain, cells: Codes) -> Floats:
-        """float64[k] in [0, 1] of cells int64[k]; 0 where a number is lacking."""
+        """float64[k] in [0, 1] of cells int64[k]; 0 where a number or the record is lacking."""
+        absent = domain.is_absent(cells)
+        if np.any(absent):
+            there = np.zeros(len(cells))
+            there[~absent] = self.scaled(domain, cells[~absent])
+            return there
         codes, column = domain.codes(cells, self.name), domain[self.name]
         if isinstance(self.chosen, range):  # of perhaps very many codes
             return ((codes >= self.chosen.start) & (codes < self.chosen.stop)).astype(np.float64)
         if self.chosen is not None:
             return np.isin(codes, list(self.chosen)).astype(np.float64)
-        plain = codes < column.n_values
+        amounts = amounts_of(column)
+        plain = (codes >= amounts.start) & (codes < amounts.stop)
         values = column.decode(np.where(plain, codes, 0)).astype(np.float64)
         shares = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
         return np.asarray(np.where(plain, shares, 0.0))
@@ -202,12 +266,14 @@ class Estimand:
         arguments: Columns of the statistic, each in [0, 1].
         statistic: The one named, or what a user-defined one declares.
         kept: Indicators of which all must be 1 for a record to count at all.
+        padded: Whether units may lack records, which do not count.
     """
 
     knobs: EstimandKnobs
     arguments: tuple[Argument, ...]
     statistic: NamedStatistic
     kept: tuple[Argument, ...] = ()
+    padded: bool = False
 
     @classmethod
     def resolve(cls, knobs: EstimandKnobs, domain: Domain) -> Self:
@@ -236,14 +302,18 @@ class Estimand:
         kept: tuple[Argument, ...] = ()
         if knobs.where is not None:
             kept = (_among(domain, knobs.where),)
+        if domain.absent:
+            _check_per_record(knobs, statistic)
         if knobs.values is not None:
-            return cls(knobs, (Argument.indicator(columns[0], knobs.values),), statistic, kept)
-        lacking = [column for column in columns if column.size > column.n_values]
+            chosen = Argument.indicator(columns[0], knobs.values)
+            return cls(knobs, (chosen,), statistic, kept, domain.absent)
+        lacking = [column for column in columns if len(amounts_of(column)) < column.size]
         if lacking and statistic.leaves_out_missing:
-            kept += (Argument(lacking[0].name, 0.0, 1.0, range(lacking[0].n_values)),)
+            kept += (Argument(lacking[0].name, 0.0, 1.0, amounts_of(lacking[0])),)
         elif lacking:
             raise ConfigError(
-                f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
+                f"Column '{lacking[0].name}' can lack a value{_by_codes(lacking[0])}, and "
+                f"{knobs.named} needs one.",
                 where="columns",
                 next_step="Ask for a mean, a median or a quantile, which leave such records out. "
                 "To drop 'missing' from the domain would count nulls as the lowest value.",
@@ -251,12 +321,17 @@ class Estimand:
         arguments = tuple(map(Argument.number, columns))
         if knobs.group is not None:
             arguments += (_among(domain, knobs.group),)
-        return cls(knobs, arguments, statistic, kept)
+        return cls(knobs, arguments, statistic, kept, domain.absent)
+
+    @property
+    def of_some(self) -> bool:
+        """Whether some records do not count: a padded one, or one that is not kept."""
+        return bool(self.kept) or self.padded
 
     @property
     def spans(self) -> tuple[Argument, ...]:
         """The columns; the bounds of one hold 0 if records that do not count are 0 in it."""
-        if not self.kept:
+        if not self.of_some or len(self.arguments) > 1:
             return self.arguments
         (argument,) = self.arguments
         lower, upper = min(argument.lower, 0.0), max(argument.upper, 0.0)
@@ -265,7 +340,7 @@ class Estimand:
     def columns(self, domain: Domain, cells: Codes) -> Floats:
         """The columns float64[k, c] in [0, 1]; what does not count is 0 in its own units."""
         scaled = np.column_stack([span.scaled(domain, cells) for span in self.spans])
-        if not self.kept:
+        if not self.of_some:
             return scaled
         (span,) = self.spans
         zero = -span.lower / (span.upper - span.lower)
@@ -293,11 +368,15 @@ class Estimand:
             text += f" between {_listed(knobs.group.column, knobs.group.values)} and the rest"
         if knobs.where is not None:
             text += f" where {_listed(knobs.where.column, knobs.where.values)}"
+        if knobs.per is not None:
+            text += f", each {knobs.per} counting one"
+        if knobs.total is not None:
+            text += f" by its total from {knobs.total.lower:g} to {knobs.total.upper:g}"
         return text
 
     def keeps(self, domain: Domain, cells: Codes) -> Floats:
         """float64[k]: 1 for cells of records that count, 0 for the others."""
-        kept = np.ones(len(cells))
+        kept = np.where(domain.is_absent(cells), 0.0, 1.0)
         for argument in self.kept:
             kept *= argument.scaled(domain, cells)
         return kept
@@ -318,6 +397,36 @@ def checked(own: UserDefined) -> Statistic:
         )
     checked_statistic: Statistic = statistic
     return checked_statistic
+
+
+def check_per(per: Per | None, domain: Domain) -> None:
+    """Refuse units of several records where nothing says what counts one."""
+    if domain.absent and per is None:
+        raise ConfigError(
+            "Units may have several records, and nothing says what counts one here.",
+            where="per",
+            next_step="Write 'per: unit', by which each unit counts one, or for a sum, a count, a "
+            "mean, a proportion or a ratio 'per: record', by which each record does.",
+        )
+
+
+def _check_per_record(knobs: EstimandKnobs, statistic: NamedStatistic) -> None:
+    """Refuse a statistic of records whose number is not known."""
+    formula = statistic.moments
+    if not (statistic.is_total or (formula and (formula.of_some or formula.amounts))):
+        raise ConfigError(
+            f"{knobs.named.capitalize()} is not released with each record counting one: how many "
+            "records the units have is private, and those of a unit are not independent.",
+            where="per",
+            next_step="Write 'per: unit', by which each unit counts one.",
+        )
+    if knobs.guaranteed:
+        raise ConfigError(
+            "A guaranteed interval takes independent records, and those of a unit are not.",
+            where="inference",
+            next_step="Leave 'inference' out, or for another statistic than a sum write "
+            "'per: unit', by which each unit counts one.",
+        )
 
 
 def _among(domain: Domain, among: Among) -> Argument:

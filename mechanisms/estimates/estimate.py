@@ -19,7 +19,7 @@ import numpy as np
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs, check_per
 from statpress.mechanisms.estimates.fieller import INTERVAL, Floats
 from statpress.mechanisms.estimates.statistics import STATISTICS, NamedStatistic, Terms, named
 from statpress.mechanisms.mechanism import (
@@ -142,7 +142,7 @@ class EstimateKind(Kind):
         return NoiseFigure("half the expected interval, as a share of the declared range", share)
 
     def check(self, knobs: Any, target: Target) -> None:
-        estimand_for(knobs, target, "auto")
+        estimand_for(knobs, target, "auto", several=True)
 
     def extra_columns(self, knobs: Any) -> tuple[str, ...]:
         columns: tuple[str, ...] = knobs.columns_beside
@@ -215,6 +215,8 @@ class EstimateMechanism(ABC):
     pure: ClassVar[bool] = False
     serves_functions: ClassVar[bool] = False
     """Whether it serves user-defined statistics."""
+    serves_units: ClassVar[bool] = False
+    """Whether it serves units of several records, each of which counts one."""
 
     terms: Terms
     estimand: Estimand | None = field(default=None, compare=False)
@@ -260,6 +262,11 @@ class EstimateMechanism(ABC):
     @abstractmethod
     def whole_loss(self) -> PrivacyLoss:
         """The privacy loss of everything released, to units of one record."""
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether its table may count parts of units; else one record of each unit is drawn."""
+        return False
 
     @property
     def stated_size(self) -> int | None:
@@ -320,7 +327,7 @@ class EstimateMechanism(ABC):
     @classmethod
     def check_all_count(cls, estimand: Estimand, takes: str) -> None:
         """Refuse a figure of only some of the records, unless the others are 0 in it."""
-        if estimand.kept and not estimand.statistic.is_total:
+        if estimand.of_some and not estimand.statistic.is_total:
             raise ConfigError(
                 f"The mechanism '{cls.name}' takes {takes} all records, and here some do not "
                 "count.",
@@ -329,12 +336,18 @@ class EstimateMechanism(ABC):
             )
 
 
-def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estimand:
-    """The estimand of a product, for a mechanism of units of one record."""
-    if target.unit_records != 1 or target.domain is None or target.domain.absent:
+def estimand_for(
+    knobs: EstimandKnobs, target: Target, mechanism: str, *, several: bool = False
+) -> Estimand:
+    """The estimand of a product; ``several`` records of a unit count only for some mechanisms."""
+    if target.domain is None:
+        raise ConfigError(f"The mechanism '{mechanism}' needs the columns of its table.")
+    check_per(knobs.per, target.domain)
+    if not several and (target.unit_records != 1 or target.domain.absent):
         raise ConfigError(
-            f"The mechanism '{mechanism}' serves only units of one record.",
-            next_step="Make a table of this product: tables serve units of several records.",
+            f"The mechanism '{mechanism}' counts no unit more than once.",
+            where="per",
+            next_step="Write 'per: unit', by which each unit counts one, or 'mechanism: auto'.",
         )
     return Estimand.resolve(knobs, target.domain)
 

@@ -103,8 +103,9 @@ def exact_values(
         share = knobs.q or statistic.quantile_share
         assert share is not None
         return (_quantile(estimand, table, share),)
-    some = bool(estimand.kept) and not statistic.is_total
-    if statistic.bounded is not None and not some:
+    some = estimand.of_some and not statistic.is_total
+    shared = table.domain.parts > 1 and statistic.moments is not None  # n - 1 is of units
+    if statistic.bounded is not None and not some and not shared:
         columns = estimand.columns(table.domain, table.cells)
         figures = evaluated(statistic_of(estimand), table.counts[None, :], columns)[0]
     else:
@@ -120,7 +121,8 @@ def _of_moments(
     columns = moment_columns(estimand, table.domain, table.cells)
     x, y = columns[:, 0], columns[:, -1]
     n = table.n_records
-    means = np.array([(table.counts * powers).sum() / n for powers in (x, y, x * x, x * y, y * y)])
+    shares = table.counts / table.counts.sum()
+    means = np.array([(shares * powers).sum() for powers in (x, y, x * x, x * y, y * y)])
     functions = formula.functions(n, formula.origin(estimand.arguments))
     return np.array([function.value(means) for function in functions])
 

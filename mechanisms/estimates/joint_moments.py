@@ -25,6 +25,12 @@ q - m^2 on the other. Halfway brings the least coverage up as far as all of the 
 width that it adds (tests/unit/test_rare_values.py). By Popoviciu's inequality the variance is at
 most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared bounds.
 
+**Units with several records** (mechanisms.estimates.moments): where each unit counts one, the sums
+are of parts of units. They are exact fractions, rounded to the grids, and what is rounded moves by
+at most one step more: the squares of its moves, which are at most 2^21 and 2^40 steps, grow by at
+most 2^22 + 1 and 2^41 + 1. Over the variances of the noise that is what mu^2 grows by, one part in
+10^6.
+
 A sum or a count is n times a mean, n being public. Of a proportion the squares are known, 1/4 each,
 so their noisy sum is not used.
 """
@@ -72,6 +78,7 @@ WEIGHT = Fraction(333, 100)
 ABOUT_MEAN = 0.5
 """How far from q - t^2 towards q - m^2 the variance goes, if that is larger."""
 
+_FOR_ROUNDING = Fraction(1, 2**20)  # of mu
 _HALF = 1 << 20  # grid steps in a half of the declared range
 _MOST_WEIGHT_SQUARED = Fraction(1109, 100)  # below phi**5
 
@@ -84,6 +91,7 @@ class JointMoments:
     upper: float  # declared upper bound
     scale: Fraction  # of the discrete Gaussian on the sum of u, in grid steps 2**-21
     square_scale: Fraction  # of the discrete Gaussian on the sum of u^2, in grid steps 2**-42
+    rounded: bool = False  # whether the sums are of parts, and rounded
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
@@ -95,17 +103,24 @@ class JointMoments:
             raise RecordsError("The noise on the squares is too little for a joint release.")
 
     @classmethod
-    def calibrate(cls, mu: Fraction, *, lower: float, upper: float) -> JointMoments:
+    def calibrate(
+        cls, mu: Fraction, *, lower: float, upper: float, rounded: bool = False
+    ) -> JointMoments:
         """The least noise that makes the pair of sums mu-GDP."""
         if mu <= 0:
             raise RecordsError("mu must be positive.")
+        mu *= 1 - rounded * _FOR_ROUNDING
         scale = scale_for((2 * _HALF / mu) ** 2)
         least = equivalent_variance(scale) * (2 * _HALF) ** 2 / WEIGHT**2
-        return cls(lower, upper, scale, scale_for(least))
+        return cls(lower, upper, scale, scale_for(least), rounded)
 
     def loss(self) -> GaussianLoss:
         """The privacy loss of both sums; takes no data."""
-        return GaussianLoss(Fraction(0), (2 * _HALF) ** 2 / equivalent_variance(self.scale))
+        mu_squared = (2 * _HALF) ** 2 / equivalent_variance(self.scale)
+        if self.rounded:
+            mu_squared += (4 * _HALF + 1) / equivalent_variance(self.scale)
+            mu_squared += (2 * _HALF**2 + 1) / equivalent_variance(self.square_scale)
+        return GaussianLoss(Fraction(0), mu_squared)
 
     @property
     def sigma(self) -> float:
@@ -121,30 +136,45 @@ class JointMoments:
         """The noise on the sum of records over that on the sum of squares, in ranges."""
         return float(self.scale / self.square_scale) * 2 * _HALF
 
-    def expected_width(self, level: float, n_records: int, variance: float) -> float:
-        """2 z sqrt(V/n + s^2), the width for records of a presumed variance."""
+    def expected_width(
+        self, level: float, n_records: int, variance: float, of_unit: int = 1
+    ) -> float:
+        """2 z sqrt(V/n + s^2), n the number of units, for records of a presumed variance."""
         s = self.sigma / n_records
         scaled = variance / (self.upper - self.lower) ** 2
-        width = 2 * normal_quantile(level) * math.sqrt(scaled / n_records + s**2)
+        width = 2 * normal_quantile(level) * math.sqrt(scaled * of_unit / n_records + s**2)
         return (self.upper - self.lower) * width
 
-    def release(self, values: Floats, counts: Codes, rng: Randomness) -> NoisyMoments:
+    def release(
+        self, values: Floats, counts: Codes, rng: Randomness, parts: int = 1
+    ) -> NoisyMoments:
         """Add the noise to the exact sums.
 
         Args:
             values: float64[k], the public value of each cell.
-            counts: int64[k], the private count of each cell.
+            counts: int64[k], the private count of each cell, in parts of a record.
             rng: Source of noise; charge the ledger before building it.
+            parts: How many parts a record has.
+
+        Raises:
+            ValueError: A record has several parts, and the loss is that of whole ones.
         """
+        if parts > 1 and not self.rounded:
+            raise ValueError("the loss is that of sums of whole records")
         if not np.all(np.isfinite(values)):
             raise ConfigError("A cell of the column of a mean has no finite value.")
         share = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
         u = np.rint(share * (2 * _HALF)).astype(np.int64) - _HALF
         high, low = np.divmod(u * u, _HALF)
         squares = int(counts @ high) * _HALF + int(counts @ low)
-        (total,) = noisy([int(counts @ u)], self.scale, rng)
-        (square,) = noisy([squares], self.square_scale, rng)
-        return NoisyMoments(self, int(counts.sum()), total, square)
+        (total,) = noisy([_nearest(int(counts @ u), parts)], self.scale, rng)
+        (square,) = noisy([_nearest(squares, parts)], self.square_scale, rng)
+        return NoisyMoments(self, int(counts.sum()) // parts, total, square)
+
+
+def _nearest(value: int, parts: int) -> int:
+    """The whole number nearest to a fraction, the upper one of two."""
+    return (2 * value + parts) // (2 * parts)
 
 
 @dataclass(frozen=True)
@@ -155,6 +185,7 @@ class NoisyMoments:
     n_records: int  # number of records n, public
     total: int  # noisy sum of u in grid steps
     squares: int  # noisy sum of u^2 in grid steps
+    of_unit: int = 1  # how many records of a unit count one each
 
     @property
     def mean(self) -> float:
@@ -172,7 +203,7 @@ class NoisyMoments:
         lower, upper = moment_interval(
             np.float64(self.total / (2 * _HALF * n) + 0.5),
             np.float64(self.squares / (4 * _HALF**2 * n)),
-            n_records=n,
+            n_records=n // self.of_unit,
             sigma=self.mechanism.sigma / n,
             level=level,
             square_noise=0.0 if squares_known else square_noise,
@@ -251,7 +282,7 @@ class MeanEstimate(MomentsEstimate):
     citations: ClassVar[tuple[Citation, ...]] = (
         BALLE_WANG.at("Theorem 8"),
         DONG_ROTH_SU,
-        PROOF.at("Lemma 5.1, Theorem 5.2"),
+        PROOF.at("Lemma 5.1, Theorems 5.2 and 8.1"),
     )
 
     moments: JointMoments
@@ -273,7 +304,12 @@ class MeanEstimate(MomentsEstimate):
         cls.check_all_count(estimand, "means over")
         return {
             "terms": estimand.terms(target.n_records, estimand.spans),
-            "moments": JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0),
+            "moments": JointMoments.calibrate(
+                target.largest_mu() / target.unit_records,
+                lower=0.0,
+                upper=1.0,
+                rounded=estimand.knobs.per == "unit",
+            ),
             "share": estimand.statistic.is_share,
         }
 
@@ -283,7 +319,7 @@ class MeanEstimate(MomentsEstimate):
         """Add the noise to the two sums."""
         assert self.estimand is not None
         values = self.estimand.columns(table.domain, table.cells)[:, 0]
-        noisy_moments = self.moments.release(values, table.counts, rng)
+        noisy_moments = self.moments.release(values, table.counts, rng, table.domain.parts)
         numbers = {"sum": (noisy_moments.total,), "sum_of_squares": (noisy_moments.squares,)}
         return RawEstimates(numbers, noisy_moments.n_records)
 
@@ -303,7 +339,7 @@ class MeanEstimate(MomentsEstimate):
         """The estimate with its interval."""
         n, (total,), (squares,) = raw.n_records, raw.numbers["sum"], raw.numbers["sum_of_squares"]
         known = n * _QUARTER if self.share else int(squares)
-        noisy_moments = NoisyMoments(self.moments, n, int(total), known)
+        noisy_moments = NoisyMoments(self.moments, n, int(total), known, self.of_unit)
         (scale,), level = self.terms.scales, self.terms.confidence
         ends = noisy_moments.interval(level, squares_known=self.share)
         standard_error = (ends[1] - ends[0]) / (2 * normal_quantile(level))
@@ -336,7 +372,9 @@ class MeanEstimate(MomentsEstimate):
         """The width for records spread evenly, or half of them counting."""
         variance = 0.25 if self.share else REFERENCE_VARIANCE
         if not guaranteed:
-            return self.moments.expected_width(self.terms.confidence, n_records, variance)
+            return self.moments.expected_width(
+                self.terms.confidence, n_records, variance, self.of_unit
+            )
         squares = int(n_records * variance * 4 * _QUARTER)
         middle = NoisyMoments(self.moments, n_records, 0, squares)
         lower, upper = middle.guaranteed_interval(self.terms.confidence, squares_known=self.share)
@@ -345,10 +383,10 @@ class MeanEstimate(MomentsEstimate):
     @property
     def worst_coverage(self) -> float:
         """Coverage of the interval for populations whose rare values decide."""
-        level = self.terms.confidence
+        level, noise = self.terms.confidence, self.moments.sigma / self.of_unit
         if self.share:
-            return worst_of_share(self.moments.sigma, level)
-        return worst_of_mean(self.moments.sigma, self.moments.square_weight, level)
+            return worst_of_share(noise, level)
+        return worst_of_mean(noise, self.moments.square_weight, level)
 
     def parameters(self) -> dict[str, str | int]:
         """The noise on both sums."""
@@ -356,18 +394,19 @@ class MeanEstimate(MomentsEstimate):
             "scale": str(self.moments.scale),
             "square_scale": str(self.moments.square_scale),
             "is_share": int(self.share),
-            **self.inference_described(),
+            **({"rounded": 1} if self.moments.rounded else {}),
+            **self.described(),
         }
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
-        scales = (number(description, name) for name in ("scale", "square_scale"))
+        one, two = (number(description, name) for name in ("scale", "square_scale"))
         return cls(
             terms=Terms.from_description(description),
-            moments=JointMoments(0.0, 1.0, *scales),
+            moments=JointMoments(0.0, 1.0, one, two, description.get("rounded") == 1),
             share=description["is_share"] == 1,
-            guaranteed=description.get("inference") == "guaranteed",
+            **cls.read(description),
         )
 
 

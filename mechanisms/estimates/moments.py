@@ -4,6 +4,25 @@
 two columns up to degree 4. Both have intervals by normal approximation, and for some statistics
 limits that hold for every population (mechanisms.estimates.guaranteed).
 
+**Units with several records.** A unit's records x_1 .. x_k add F = sum of a_i f(x_i) to the sums, f
+the functions of one record. *Each record counts one* (``per: record``): a unit is padded to c
+records, absent ones have a fixed f too, and all a_i are 1. By the triangle inequality, record by
+record, a replaced unit moves the sums by at most c times what a replaced record does, and by as
+much where all of its records are alike. *Each unit counts one* (``per: unit``): the a_i are not
+negative and add up to 1. For another unit's G = sum of b_j f(y_j), |F - G| = |sum of a_i b_j
+(f(x_i) - f(y_j))| is at most the largest |f(x) - f(y)|: the loss is that of one record, whatever c
+is.
+
+*Totals.* For a sum a unit may also count by what all of its records hold, clamped to declared
+bounds: a single value, of which everything holds that holds of a record's.
+
+*Sampling.* Units are independent, their records are not. What a unit adds is the mean of f over its
+records, weighted by the a_i, times c or 1. By the law of total variance the variance of such means
+of g(f), g linear, is at most that of g(f(x)) for one x drawn so from each unit, and that is what
+the released moments estimate. It is divided by the number of units, not of records: intervals are
+as wide as if the records of a unit were alike, and cover more often than they say where these
+differ.
+
 **How far rare values can bring the coverage of a normal interval down**, by public quantities. Of n
 records in [0, 1] nearly all have one value and a few, about Poisson(L) of them, another one further
 off: as n grows, these are the populations whose sums are furthest from normal, and no public bound
@@ -23,17 +42,18 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.estimate import EstimateMechanism, Inference, estimand_for
 from statpress.mechanisms.estimates.fieller import Floats
-from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.mechanism import Target, check_frame
 
 
 def most_shortfall(level: float) -> float:
@@ -60,11 +80,15 @@ class MomentsEstimate(EstimateMechanism):
     Attributes:
         moments: The noise on the sums, of columns in [0, 1].
         guaranteed: Whether the interval covers for every population.
+        of_unit: Records of a unit that count one each, c; 1 where each unit counts one.
         n_records: Of what it was calibrated for; None where it was rebuilt from its description.
     """
 
     moments: Any
+    serves_units: ClassVar[bool] = True
+
     guaranteed: bool = False
+    of_unit: int = 1
     n_records: int | None = field(default=None, compare=False)
 
     @classmethod
@@ -95,10 +119,11 @@ class MomentsEstimate(EstimateMechanism):
             InfeasibleBudgetError: The budget has no delta.
         """
         cls.check_serves(knobs)
-        estimand = estimand_for(knobs, target, cls.name)
+        estimand = estimand_for(knobs, target, cls.name, several=True)
         return cls(
             **cls.calibrated(estimand, target),
             guaranteed=knobs.guaranteed,
+            of_unit=target.unit_records,
             estimand=estimand,
             n_records=target.n_records,
         )
@@ -107,6 +132,19 @@ class MomentsEstimate(EstimateMechanism):
         """The privacy loss of all sums."""
         loss: PrivacyLoss = self.moments.loss()
         return loss
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of all sums, to units of so many records; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        return GaussianLoss(Fraction(0), self.moments.loss().mu_squared * unit_records**2)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether each unit counts one by parts; a guarantee takes a record drawn of each unit."""
+        estimand = self.estimand
+        if estimand is None or estimand.knobs.total is not None:
+            return False
+        return estimand.knobs.per == "unit" and not self.guaranteed
 
     @property
     def guarantee_cost(self) -> float | None:
@@ -140,9 +178,18 @@ class MomentsEstimate(EstimateMechanism):
             words = "guaranteed: it is" if self.guaranteed else "a guaranteed one would be"
             yield "width for every population", f"{words} {cost:.2f} times that by approximation"
 
-    def inference_described(self) -> dict[str, str]:
-        """That an interval is guaranteed, as part of a description; by default nothing."""
-        return {"inference": "guaranteed"} if self.guaranteed else {}
+    def described(self) -> dict[str, str | int]:
+        """A guarantee and larger units, as part of a description; by default nothing."""
+        of_unit = {"of_unit": self.of_unit} if self.of_unit > 1 else {}
+        return {**({"inference": "guaranteed"} if self.guaranteed else {}), **of_unit}
+
+    @staticmethod
+    def read(description: Mapping[str, object]) -> dict[str, Any]:
+        """The fields that ``described`` wrote."""
+        return {
+            "guaranteed": description.get("inference") == "guaranteed",
+            "of_unit": int(str(description.get("of_unit", 1))),
+        }
 
 
 def inference_words(worst: float, level: float) -> Inference:

@@ -97,10 +97,11 @@ from flint import arb
 
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PrivacyLoss
-from statpress.mechanisms.domain.columns import Codes, Column, Integer, Numeric
+from statpress.mechanisms.domain.columns import Codes, Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.estimand import EstimandKnobs, amounts_of
 from statpress.mechanisms.estimates.estimate import (
     Estimate,
     EstimateMechanism,
@@ -445,16 +446,19 @@ class OrderedCells(NamedTuple):
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """The cells of a column that hold a value."""
-        codes = np.arange(column.n_values)
+        """The cells of a column that hold a value.
+
+        A special value inside a bin comes before or after all others of the bin. If it is the
+        quantile in this order, the quantile by value lies in the bin up to it, or from it on.
+        """
+        amounts = amounts_of(column)
+        codes = np.arange(amounts.start, amounts.stop)
         middle = column.decode(codes).astype(np.float64)
-        if isinstance(column, Numeric):
-            edges = column.edge_array
-            return cls(codes, edges[:-1], edges[1:], middle)
-        half = (column.width - 1) / 2 if isinstance(column, Integer) else 0.0
-        order = np.argsort(middle)
-        middle = middle[order]
-        return cls(codes[order], middle - half, middle + half, middle)
+        if not isinstance(column, Ranges):
+            order = np.argsort(middle)
+            return cls(codes[order], middle[order], middle[order], middle[order])
+        first, last = column.limits_of(codes)
+        return cls(codes, first, last, middle)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -504,10 +508,11 @@ class QuantileOfCells(EstimateMechanism):
         estimand = estimand_for(knobs, target, cls.name)
         assert target.domain is not None
         column = target.domain[estimand.arguments[0].name]
-        if not 2 <= column.n_values <= MOST_CELLS:
+        n_cells = len(amounts_of(column))
+        if not 2 <= n_cells <= MOST_CELLS:
             raise ConfigError(
                 f"A quantile needs a column of 2 to {MOST_CELLS:,} cells, and '{column.name}' has "
-                f"{column.n_values:,}.",
+                f"{n_cells:,}.",
                 where="columns",
                 next_step="Declare a larger width, or fewer bins.",
             )
@@ -521,7 +526,7 @@ class QuantileOfCells(EstimateMechanism):
             level=knobs.confidence,
             epsilon=epsilon,
             n_records=target.n_records,
-            values_lacking=column.size > column.n_values,
+            values_lacking=column.size > n_cells,
         )
         terms = estimand.terms(target.n_records, estimand.arguments)
         return cls(terms=terms, estimand=estimand, epsilon=epsilon, quantile=quantile, cells=cells)
@@ -553,8 +558,10 @@ class QuantileOfCells(EstimateMechanism):
     ) -> RawEstimates:
         """Make the three choices."""
         assert self.quantile is not None and self.cells is not None
-        there = table.cells < len(self.cells.codes)  # other codes are those without a value
-        places, counts = np.argsort(self.cells.codes)[table.cells[there]], table.counts[there]
+        start = self.cells.codes.min()
+        own = table.cells - start
+        there = (own >= 0) & (own < len(self.cells.codes))  # other codes are without a value
+        places, counts = np.argsort(self.cells.codes)[own[there]], table.counts[there]
         order = np.argsort(places)
         at, low, high = self.quantile.chosen(places[order], counts[order], rng)
         numbers = {

@@ -120,7 +120,7 @@ class MomentSets:
 
     means: Floats  # float64[14, ..] of the monomials (``POWERS``); 0 for those that are not known
     noise: Floats  # float64[14, m], of each its noise in independent standard normal terms
-    n_records: int  # number of records n
+    n_records: int  # number of records n, or of the units that they are of
 
     def estimate(self, wanted: Derived) -> float:
         """The function of the noisy means, not clipped; NaN where it has no value."""
@@ -288,12 +288,16 @@ class PairMoments:
         n_records: int,
         n_cells: int | None = None,
         design: MomentDesign = PAIR,
+        shared: bool = False,
     ) -> PairMoments:
         """The least noise that makes all sums together mu-GDP.
 
         ``n_cells`` is that of the declared domain of both columns; as many as records if not given.
+        Where ``shared``, a unit's records share one, so that more cells than units are occupied.
         """
-        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
+        cells = n_cells or n_records
+        larger = max(n_records, cells) if shared else n_records
+        StatisticNoise.check_accuracy(n_records=larger, n_cells=min(n_records, cells))
         sensitivity, dimension = _moves(design)
         noise = StatisticNoise.calibrate(mu**2, sensitivity=sensitivity, dimension=dimension)
         return cls(design, noise)
@@ -315,16 +319,17 @@ class PairMoments:
         """The privacy loss; takes no data."""
         return GaussianLoss(Fraction(0), self.noise.mu_squared)
 
-    def release(self, counts: Codes, columns: Floats, rng: Randomness) -> NoisyPair:
+    def release(self, counts: Codes, columns: Floats, rng: Randomness, parts: int = 1) -> NoisyPair:
         """Noisy sums.
 
         Args:
-            counts: int64[k], private counts of the occupied cells.
+            counts: int64[k], private counts of the occupied cells, in parts of a record.
             columns: float64[k, 2] or [k, 1], values of the columns in [0, 1].
             rng: Source of noise; charge the ledger before building it.
+            parts: How many parts a record has.
         """
-        sums = counts @ self.design.values(columns)
-        return NoisyPair(self, int(counts.sum()), self.noise.release(sums, rng))
+        sums = counts @ self.design.values(columns) / parts
+        return NoisyPair(self, int(counts.sum()) // parts, self.noise.release(sums, rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,6 +339,7 @@ class NoisyPair:
     mechanism: PairMoments  # its parameters
     n_records: int  # number of records n, public
     sums: Floats  # float64[.., m], noisy; of many releases for simulations
+    of_unit: int = 1  # how many records of a unit count one each
 
     @property
     def known(self) -> MomentSets:
@@ -341,7 +347,7 @@ class NoisyPair:
         slopes, constant = self.mechanism.design.monomials
         means = np.moveaxis(self.sums @ slopes.T / self.n_records + constant, -1, 0)
         sigma = self.mechanism.noise.sigma / self.n_records
-        return MomentSets(means, sigma * slopes, self.n_records)
+        return MomentSets(means, sigma * slopes, self.n_records // self.of_unit)
 
     def interval(self, wanted: Derived, level: float) -> ConfidenceSet:
         """The confidence set for the function of the population's means."""
@@ -382,7 +388,7 @@ class PairEstimate(MomentsEstimate):
     citations: ClassVar[tuple[Citation, ...]] = (
         BALLE_WANG.at("Theorem 8"),
         DONG_ROTH_SU,
-        PROOF.at("section 5, Lemma 5.1"),
+        PROOF.at("section 5, Lemma 5.1, Theorem 8.1"),
     )
 
     moments: PairMoments
@@ -403,7 +409,7 @@ class PairEstimate(MomentsEstimate):
     def calibrated(cls, estimand: Estimand, target: Target) -> dict[str, Any]:
         """The least noise that meets the target."""
         formula = _formula(estimand.statistic)
-        if formula.of_some and not estimand.kept:
+        if formula.of_some and not estimand.of_some:
             raise ConfigError(
                 f"The mechanism '{cls.name}' takes means of only some records, and here all count.",
                 where="statistic",
@@ -416,10 +422,11 @@ class PairEstimate(MomentsEstimate):
         return {
             "terms": estimand.terms(target.n_records, estimand.arguments),
             "moments": PairMoments.calibrate(
-                target.largest_mu(),
+                target.largest_mu() / target.unit_records,
                 n_records=target.n_records,
                 n_cells=target.n_cells,
                 design=formula.design,
+                shared=estimand.knobs.per == "unit",
             ),
             "statistic": estimand.statistic.name,
             "origin": formula.origin(estimand.arguments),
@@ -431,7 +438,7 @@ class PairEstimate(MomentsEstimate):
         """Add the noise to the sums."""
         assert self.estimand is not None
         columns = moment_columns(self.estimand, table.domain, table.cells)
-        pair = self.moments.release(table.counts, columns, rng)
+        pair = self.moments.release(table.counts, columns, rng, table.domain.parts)
         return RawEstimates({"sums": tuple(pair.sums.tolist())}, pair.n_records)
 
     def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
@@ -442,7 +449,8 @@ class PairEstimate(MomentsEstimate):
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimates with their intervals."""
-        pair = NoisyPair(self.moments, raw.n_records, np.array(raw.numbers["sums"]))
+        sums = np.array(raw.numbers["sums"])
+        pair = NoisyPair(self.moments, raw.n_records, sums, self.of_unit)
         estimates = []
         for quantity, scale, wanted in zip(
             self.terms.quantities, self.terms.scales, self._derived(raw.n_records), strict=True
@@ -513,12 +521,17 @@ class PairEstimate(MomentsEstimate):
         records, masses = _reference(named(self.statistic))
         design = self.moments.design
         sums = n_records * masses @ design.values(records[:, : design.columns])
-        return NoisyPair(self.moments, n_records, sums)
+        return NoisyPair(self.moments, n_records, sums, self.of_unit)
 
     @property
     def worst_coverage(self) -> float:
         """Coverage of the sets for populations whose rare values decide."""
-        return worst_of_quotient(self.moments.noise_in_jumps, self.terms.confidence)
+        return worst_of_quotient(self._noise_in_jumps, self.terms.confidence)
+
+    @property
+    def _noise_in_jumps(self) -> float:
+        """As of the moments, in jumps of a unit all of whose records move."""
+        return self.moments.noise_in_jumps / self.of_unit
 
     @property
     def inference(self) -> Inference:
@@ -544,7 +557,7 @@ class PairEstimate(MomentsEstimate):
     def _by_luck(self) -> bool:
         """Whether a quotient of few records may have intervals by luck of sampling."""
         quotients = any(wanted.denominators for wanted in self._derived(2))
-        return quotients and self.moments.noise_in_jumps < HIDING_FEW
+        return quotients and self._noise_in_jumps < HIDING_FEW
 
     def parameters(self) -> dict[str, str | int]:
         """The noise, what it is on, and what is made of that."""
@@ -555,7 +568,7 @@ class PairEstimate(MomentsEstimate):
             **({"design": design.name} if design.name else {}),
             "statistic": self.statistic,
             "origin": repr(self.origin),
-            **self.inference_described(),
+            **self.described(),
         }
 
     @classmethod
@@ -566,7 +579,7 @@ class PairEstimate(MomentsEstimate):
             moments=PairMoments.at(number(description, "scale"), _design(description)),
             statistic=str(description["statistic"]),
             origin=float(str(description["origin"])),
-            guaranteed=description.get("inference") == "guaranteed",
+            **cls.read(description),
         )
 
     def _derived(self, n_records: int) -> tuple[Derived, ...]:

@@ -218,10 +218,13 @@ class FunctionRelease:
             ConfigError: The columns do not suit, or a unit has several records.
             InfeasibleBudgetError: The budget does not allow this noise.
         """
-        if target.unit_records != 1 or target.domain is None or target.domain.absent:
+        if target.domain is None:
+            raise ConfigError(f"The mechanism '{cls.name}' needs the columns of its table.")
+        if target.unit_records != 1 or target.domain.absent:
             raise ConfigError(
-                f"The mechanism '{cls.name}' serves only units of one record.",
-                next_step="Make a table of this product: tables serve units of several records.",
+                f"The mechanism '{cls.name}' counts no unit more than once.",
+                where="per",
+                next_step="Write 'per: unit': one record of each unit is drawn at random.",
             )
         mechanism = _fitted(knobs, target.domain, target)
         learner = mechanism.learner

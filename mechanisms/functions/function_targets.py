@@ -14,6 +14,7 @@ from typing import Literal
 
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.kernels import (
     KernelDensity,
@@ -32,7 +33,7 @@ from statpress.mechanisms.functions.learner import (
 from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS
 from statpress.mechanisms.functions.released_function import FunctionShape
 from statpress.mechanisms.functions.risk import EmpiricalRisk, RiskLoss
-from statpress.mechanisms.mechanism import UserDefined
+from statpress.mechanisms.mechanism import Per, UserDefined
 
 TargetName = Literal[
     "kde", "regression", "naive_bayes", "logistic", "ridge", "svm", "kernel_logistic"
@@ -84,6 +85,8 @@ class FunctionKnobs:
         magnitude: Of a user-defined function: the most that a value can be, either side of 0.
         feature_width: Of a user-defined function: the width of what it varies by, as a share
             of the range; only guides k and h.
+        per: Of units with several records what counts one: each unit, of which one record is
+            drawn.
     """
 
     target: TargetName | None = None
@@ -104,6 +107,7 @@ class FunctionKnobs:
     sensitivity: float | None = None
     magnitude: float | None = None
     feature_width: float | None = None
+    per: Per | None = None
 
     def __post_init__(self) -> None:
         if (self.target is None) == (self.function is None):
@@ -227,7 +231,8 @@ def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
         return KernelDensity(kernel, n_records)
     if knobs.target == "naive_bayes":
         return NaiveBayes(kernel, _declared_column(knobs.label, domain), n_records)
-    return _regression(knobs, kernel, Axis.of(_declared_column(knobs.response, domain)))
+    response = Axis.of(_declared_column(knobs.response, domain))
+    return _regression(knobs, kernel, response, domain[names[0]])
 
 
 def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
@@ -267,7 +272,9 @@ def _bandwidths(knobs: FunctionKnobs, axes: tuple[Axis, ...], n_records: int) ->
     return (_REFERENCE * n_records ** (-1 / (len(axes) + 4)),) * len(axes)
 
 
-def _regression(knobs: FunctionKnobs, kernel: ProductKernel, label: Axis) -> PriestleyChao:
+def _regression(
+    knobs: FunctionKnobs, kernel: ProductKernel, label: Axis, variable: Column
+) -> PriestleyChao:
     if len(kernel.axes) != 1:
         raise ConfigError(
             "The target regression has one variable.",
@@ -275,6 +282,13 @@ def _regression(knobs: FunctionKnobs, kernel: ProductKernel, label: Axis) -> Pri
             next_step="Use the target ridge, or leave columns out.",
         )
     gap = knobs.widest_gap
+    if gap is None and isinstance(variable, Ranges) and variable.special:
+        raise ConfigError(
+            f"The special values of '{variable.name}' lie nearer to its cells than these to each "
+            "other, so that there is no default for 'widest_gap'.",
+            where="widest_gap",
+            next_step="Give it: a share of the range, such as the width of a cell.",
+        )
     if gap is None:  # the least that every gap can be
         gap = PriestleyChao(kernel, label, 1.0).least_distance
     return PriestleyChao(kernel, label, gap)

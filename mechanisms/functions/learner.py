@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.functions.polynomials import (
     MOST_DIMENSIONS,
@@ -77,6 +78,14 @@ class Axis:
         if lower == upper:
             raise ConfigError(
                 "A variable of a function needs more than one value.", where=column.name
+            )
+        if isinstance(column, Ranges) and column.outlying:
+            raise ConfigError(
+                f"The special value {in_words(column.outlying[0])} lies outside the range of "
+                f"'{column.name}', and so on no axis of a function.",
+                where=column.name,
+                next_step="Widen the range, or leave it out of 'special' and let it be null in the "
+                "source.",
             )
         codes = np.arange(column.n_values)
         if isinstance(column, Ordinal):

@@ -5,23 +5,47 @@ of one record, B = 2/s^2 for noise of variance s^2; a unit of c records spends c
 
 **Expected errors.** How dependent the columns are is private, so what noise does to a pair is
 stated for a reference: columns with equally frequent cells, and pairs whose distance from
-independence is a total variation of 0.07, about what social surveys have. A table of one column has
-the noise of its own and of the tables that hold it, projected; a pair has that of both columns, and
-what is left of its dependence. They add up in squares, being of independent noise.
+independence is a total variation of 0.07 on average, about what social surveys have. Among the
+pairs of a table it is about lognormal, of a standard deviation of 1 in logarithms (public tables:
+few pairs are far above the average, and half of them below six tenths of it). A table of one column
+has the noise of its own and of the tables that hold it, projected; a pair has that of both columns,
+and what is left of its dependence. They add up in squares, being of independent noise.
+
+With scores, pairs are given by what their score is expected to say: their posterior mean distance
+under the reference, with the noise of the score and the bias that the noise of both one-way tables
+gives it (``measurement``). The amounts minimise the sum of what is left, d/sqrt(1 + c B) for a pair
+at a distance d, whose derivative is one multiplier where B > 0.
+
+**Shares.** What a config leaves open of the first two steps is where the expected error of the
+workload is least, on a grid that is refined: for small n nearly all goes to single columns.
 
 A pair whose table is measured with noise of variance 2/B, and then shrunk towards independence,
 keeps of its distance g from independence about g sqrt(sum v/(1 + v B/2) / sum v), where v are the
 variances of its cells' deviations from independence.
+
+**What survives.** Of a relation of Cramér's V between columns of a and b equally frequent cells,
+the squared deviations from independence add up to n^2 V^2 (min(a, b) - 1)/(ab) over (a - 1)(b - 1)
+degrees of freedom. Shrinking keeps half of it where one of them has the variance of its noise, 2/B:
+
+    V = sqrt((2/B) a b (max(a, b) - 1)) / n.
+
+The least V of a workload is the one at which three in five of its pairs keep half, with what pairs
+may spend divided as if all were related alike. Relations that follow an order, or are few among
+scored pairs, survive at less.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from statpress.mechanisms.marginals.latent_classes import MOST_CELLS
 from statpress.mechanisms.marginals.target_tables import Floats, Group
@@ -35,7 +59,7 @@ LEAST = 1e-5
 """Share of the total below which a pair is not measured."""
 
 
-_WEAK, _STRONG, _MOST_FOR_TRIPLES = 150.0, 250.0, 0.1
+_WEAK, _STRONG, _MOST_FOR_TRIPLES, _MOST_WITH_TARGET = 150.0, 250.0, 0.1, 0.25
 
 
 @dataclass(frozen=True)
@@ -58,37 +82,55 @@ class Shares:
         return 1.0 - self.one_way - self.screen - self.triples
 
     @classmethod
-    def default(
+    def best(
         cls,
         *,
-        n: float,
+        n: int,
         mu: float,
         sizes: Sequence[int],
+        groups: Sequence[tuple[Group, float]],
         screened: bool,
-        tables: bool,
-        n_triples: int = 0,
+        one_way: float | None = None,
+        screen: float | None = None,
+        triples: float = 0.0,
     ) -> Self:
-        """Shares that were good on public tables of several widths.
+        """Shares of the least expected error.
+
+        Args:
+            n: Number of records.
+            mu: Of the whole, divided by the records of a unit; three digits of it count.
+            sizes: Number of codes of every column.
+            groups: The workload.
+            screened: Whether pairs are scored.
+            one_way: If it is given already.
+            screen: If it is given already.
+            triples: For triples.
+        """
+        if not groups:
+            return cls(1.0, 0.0)
+        found = _best_shares(
+            n, float(f"{mu:.2e}"), tuple(sizes), tuple(groups), screened, one_way, screen, triples
+        )
+        return cls(*found, triples)
+
+    @staticmethod
+    def for_triples(
+        *, n: float, mu: float, sizes: Sequence[int], n_triples: int, targeted: bool
+    ) -> float:
+        """A share for triples: they can be told from noise where pairs are far above it.
 
         Args:
             n: Number of records.
             mu: Of the whole, divided by the records of a unit.
             sizes: Number of codes of every column.
-            screened: Whether pairs are scored.
-            tables: Whether there is any table of several columns to be measured.
             n_triples: How many triples may be chosen.
+            targeted: Whether those that hold a target count more.
         """
-        if not tables:
-            return cls(1.0, 0.0)
-        total = sum(sizes)
-        cells = (total**2 - sum(size**2 for size in sizes)) / 2
+        cells = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) / 2
         signal = n * mu / math.sqrt(max(cells, 1.0))
-        one_way = min(max(2.6 * signal**-0.7, 0.08), 0.5)
-        screen = min(max(one_way / 4, 0.02), 0.1) if screened else 0.0
-        # Triples can be told from noise where pairs are far above it.
         strong = min(max((signal - _WEAK) / (_STRONG - _WEAK), 0.0), 1.0)
         many = min(n_triples / max(len(sizes) * (len(sizes) - 1), 1), 1.0)
-        return cls(one_way, screen, _MOST_FOR_TRIPLES * strong * many)
+        return (_MOST_WITH_TARGET if targeted else _MOST_FOR_TRIPLES) * strong * many
 
     def least_part(
         self, sizes: Sequence[int], groups: Sequence[tuple[Sequence[int], float]]
@@ -109,19 +151,22 @@ class Shares:
         return min(parts)
 
 
+TARGET_WEIGHT = 32.0
+"""How much more groups with the target count."""
+
+
+def towards(
+    workload: Sequence[tuple[Group, float]], target: int | None
+) -> tuple[tuple[Group, float], ...]:
+    """A workload whose groups with the target count more."""
+    return tuple((g, w * TARGET_WEIGHT if target in g else w) for g, w in workload)
+
+
 def column_weights(shares: Floats, n: float) -> Floats:
     """float64[k - 1]: how much the cells of a column deviate, the smallest left out."""
     weights = np.sort(np.maximum(shares, 1 / n) ** 1.5)[1:]
     scaled: Floats = weights * (len(weights) / weights.sum())
     return scaled
-
-
-def remaining(distance: float, one: Floats, other: Floats, amount: float) -> float:
-    """About the distance that is left of one when the pair is measured with an amount."""
-    scale = MEAN_ABSOLUTE * np.sqrt(one).sum() * np.sqrt(other).sum()
-    values = (distance / scale) ** 2 * np.multiply.outer(one, other)
-    kept = (values / (1 + values * (amount / 2))).sum() / values.sum()
-    return distance * math.sqrt(float(kept))
 
 
 def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 / 3) -> Floats:
@@ -136,6 +181,8 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
 
 
 REFERENCE = 0.07
+_KEEPING = 0.6
+"""Share of the pairs that keep half of a relation of the least V."""
 MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 """Triples that are measured or that records are fitted to, and cells of one."""
 _FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies by block
@@ -164,6 +211,12 @@ class ExpectedMarginals:
         memory: Bytes that post-processing needs, about.
         seconds: Processor time of fitting the records, about, as measured on one machine: it goes
             by their number, hardly by that of the columns.
+        independent_total_variation: The pairs' error if nothing of any pair were measured, and all
+            of the budget spent on single columns; None without pairs.
+        least_association: Cramér's V from which on the records keep most of a relation, at most
+            1; None without pairs.
+        least_slope: The same of a straight line, in standard deviations for one of the other
+            column's.
         projected_total_variation: Of the joint table; nothing can be said of it.
         kolmogorov_smirnov: Of the joint table; nothing can be said of it.
     """
@@ -176,6 +229,9 @@ class ExpectedMarginals:
     triple_share: float
     memory: int
     seconds: float
+    independent_total_variation: float | None = None
+    least_association: float | None = None
+    least_slope: float | None = None
     projected_total_variation: None = None
     kolmogorov_smirnov: None = None
 
@@ -189,35 +245,26 @@ class ExpectedMarginals:
         mu: float,
         n_records: int,
         published: int,
+        known: Collection[Group] = (),
     ) -> Self:
-        """Expected errors of a workload at ``mu`` for a unit of one record."""
+        """Expected errors of a workload at ``mu`` for a unit of one record.
+
+        Pairs that are ``known`` exactly keep every relation.
+        """
         cells = np.array(sizes, dtype=np.float64)
-        precision = by_cells(cells, np.ones(len(cells)), shares.one_way * mu**2) / 2
-        amounts = np.zeros(0)
+        single, pair = _errors(_Workload.of(sizes, groups), shares, mu, n_records)
+        baseline = None
+        least: tuple[float, float] | tuple[None, None] = None, None
         if groups:
-            group_cells = np.array(
-                [math.prod(sizes[c] for c in group) for group, _ in groups], float
-            )
-            weights = np.array([weight for _, weight in groups])
-            total = shares.rest * mu**2
-            amounts = by_cells(group_cells, weights, total, SHRUNK)
-            for (group, _), amount, size in zip(groups, amounts, group_cells, strict=True):
-                for column in group:
-                    precision[column] += amount / 2 * sizes[column] / size
-        single = [
-            _one_way(size, math.sqrt((1 - 1 / size) / p), n_records)
-            for size, p in zip(sizes, precision.tolist(), strict=True)
-        ]
-        pair = float(np.mean(single))
-        if groups:
-            errors = [
-                _group_error(
-                    [sizes[c] for c in group], [single[c] for c in group], amount, n_records
-                )
-                for (group, _), amount in zip(groups, amounts.tolist(), strict=True)
-            ]
-            pair = float(np.average(errors, weights=[weight for _, weight in groups]))
-        sd = math.sqrt(float(np.mean(2 / amounts))) if groups else float(np.mean(precision**-0.5))
+            rest = shares.rest * mu**2
+            joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
+            amounts = by_cells(joint, np.array([weight for _, weight in groups]), rest, SHRUNK)
+            noise = _noise_of_pairs(sizes, groups, amounts) | dict.fromkeys(known, 0.0)
+            least = _least_relation(sizes, noise, n_records)
+            baseline = _errors(_Workload.of(sizes, groups), Shares(1.0, 0.0), mu, n_records)[1]
+            sd = math.sqrt(float(np.mean(2 / amounts)))
+        else:
+            sd = float(np.mean(by_cells(cells, np.ones(len(cells)), mu**2 / 2) ** -0.5))
         return cls(
             cell_sd_average=sd,
             one_way_total_variation=float(np.mean(single)),
@@ -227,6 +274,9 @@ class ExpectedMarginals:
             triple_share=shares.triples,
             memory=_memory_needed(sizes, groups, published),
             seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
+            independent_total_variation=baseline,
+            least_association=least[0],
+            least_slope=least[1],
         )
 
     def deciding(self, criterion: str) -> float:
@@ -242,9 +292,17 @@ class ExpectedMarginals:
         """Labels and values."""
         yield "expected total variation, one column", f"{self.one_way_total_variation:.4f}"
         yield (
-            f"expected total variation, a pair {REFERENCE} from independence",
+            f"expected total variation, pairs {REFERENCE} from independence",
             f"{self.pair_total_variation:.4f}",
         )
+        if self.independent_total_variation is not None:
+            yield "the same if no pair were measured", f"{self.independent_total_variation:.4f}"
+        if self.least_association is not None:
+            kept = (
+                f"Cramér's V {self.least_association:.2g}" if self.least_association < 1 else "none"
+            )
+            yield "weakest relation that the records keep", kept
+            yield "the same, of a straight line", f"a slope of {self.least_slope:.2g} sd"
         yield "sd of a measured count, average", f"{self.cell_sd_average:,.1f} records"
         yield "budget for tables of one column", f"{self.one_way_share:.1%}"
         if self.screen_share:
@@ -264,24 +322,238 @@ class ExpectedMarginals:
         )
 
 
-def _one_way(size: int, sd: float, n_records: int) -> float:
-    """Total variation of projected shares of equally frequent cells."""
+def _noise_of_pairs(
+    sizes: Sequence[int], groups: Sequence[tuple[Group, float]], amounts: Floats
+) -> dict[Group, float]:
+    """Variance of a cell of each pair, by the most precise group that holds it."""
+    noise: dict[Group, float] = {}
+    for (group, _), amount in zip(groups, amounts.tolist(), strict=True):
+        whole = math.prod(sizes[c] for c in group)
+        for a, b in itertools.combinations(group, 2):
+            variance = 2 / amount * whole / (sizes[a] * sizes[b])
+            noise[a, b] = min(variance, noise.get((a, b), math.inf))
+    return noise
+
+
+def _least_relation(
+    sizes: Sequence[int], noise: Mapping[Group, float], n_records: int
+) -> tuple[float, float]:
+    """The least Cramér's V that is kept, and the least slope; see the module's text."""
+    ends = np.sort([[sizes[a], sizes[b]] for a, b in noise], axis=1)
+    squares = np.array(list(noise.values())) * ends.prod(axis=1) * (ends[:, 1] - 1)
+    association = np.sqrt(squares) / n_records
+    kept = (
+        np.quantile(each, _KEEPING) for each in (association, association * (ends[:, 0] - 1) ** 0.5)
+    )
+    v, slope = (min(float(each), 1.0) for each in kept)
+    return v, slope
+
+
+@dataclass(frozen=True, eq=False)
+class _Workload:
+    """The groups of a workload by class: those of columns of the same sizes and weight.
+
+    Attributes:
+        sizes: int64[columns].
+        ends: float64[classes, 2]: codes of the first column, and of the others together.
+        cells: float64[classes]: of the whole table.
+        weights: float64[classes].
+        number: float64[classes]: of groups.
+        inside: float64[classes, columns]: in how many groups of a class a column is.
+        pairs: bool[classes]: whether these are of two columns.
+    """
+
+    sizes: Floats
+    ends: Floats
+    cells: Floats
+    weights: Floats
+    number: Floats
+    inside: Floats
+    pairs: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], groups: Sequence[tuple[Group, float]]) -> Self:
+        places: dict[tuple[tuple[int, ...], float], int] = {}
+        of_class = [
+            places.setdefault((tuple(sorted(sizes[c] for c in group)), weight), len(places))
+            for group, weight in groups
+        ]
+        inside = np.zeros((len(places), len(sizes)))
+        for (group, _), place in zip(groups, of_class, strict=True):
+            inside[place, list(group)] += 1
+        ends = [(own[0], math.prod(own[1:])) for own, _ in places]
+        found = np.array(ends, dtype=np.float64).reshape(-1, 2)
+        return cls(
+            np.array(sizes, dtype=np.float64),
+            found,
+            found.prod(axis=1),
+            np.array([weight for _, weight in places]),
+            np.bincount(of_class, minlength=len(places)).astype(np.float64),
+            inside,
+            np.array([len(own) == 2 for own, _ in places], dtype=bool),
+        )
+
+
+_NODES, _NODE_WEIGHTS = np.array([-(3**0.5), 0.0, 3**0.5]), np.array([1, 4, 1]) / 6
+"""Gauss and Hermite's for a normal variable."""
+_LEAST_SHARE = 1e-12  # that says anything
+_SPREAD = 1.0
+_LEVELS = np.exp(_SPREAD * special.ndtri((np.arange(9) + 0.5) / 9))
+_LEVELS *= REFERENCE / _LEVELS.mean()
+"""Distances from independence of the reference's pairs, equally frequent."""
+
+
+def _errors(work: _Workload, shares: Shares, mu: float, n: int) -> tuple[list[float], float]:
+    """Expected total variation of every column, and of the groups on average."""
+    k = work.sizes
+    one_way = max(shares.one_way, _LEAST_SHARE) if len(work.number) else 1.0
+    first = by_cells(k, np.ones(len(k)), one_way * mu**2) / 2
+    if not len(work.number):
+        single = _single_errors(k, first, n)
+        return single, float(np.mean(single))
+    scale = MEAN_ABSOLUTE * (work.ends - 1).prod(axis=1)
+    amounts, left = _allocated(work, scale, first, shares, mu, n)
+    shown = (amounts / 2 / work.cells)[:, None] * work.inside
+    single = _single_errors(k, first + shown.sum(axis=0) * k, n)
+    squares = work.inside @ np.square(single) / work.number
+    errors = np.minimum(np.sqrt(squares[:, None, None] + left**2), 1.0)
+    by_class = (errors * _NODE_WEIGHTS).sum(axis=2).mean(axis=1)
+    return single, float(np.average(by_class, weights=work.weights * work.number))
+
+
+def _allocated(
+    work: _Workload, scale: Floats, first: Floats, shares: Shares, mu: float, n: int
+) -> tuple[Floats, Floats]:
+    """Amounts float64[classes], and what they leave float64[classes, levels, nodes] of distances.
+
+    Args:
+        work: The workload.
+        scale: Of deviations of cells, by class.
+        first: Precision of the one-way tables, by column.
+        shares: Of the steps.
+        mu: For a unit of one record.
+        n: Number of records.
+    """
+    rest = max(shares.rest, 0.0) * mu**2
+    parts = (work.weights * work.cells) ** SHRUNK
+    amounts = parts * (rest / (parts * work.number).sum())
+    given = np.broadcast_to(amounts[:, None, None], (len(parts), len(_LEVELS), len(_NODES)))
+    is_pair = work.pairs
+    if shares.screen > _LEAST_SHARE and (n_pairs := float(work.number[is_pair].sum())) > 1:
+        sigma = math.sqrt(4 * n_pairs / (shares.screen * mu**2))
+        noise = first**-0.5
+        bias = 0.8 * work.sizes * np.minimum(noise, n / work.sizes + 0.4 * noise)
+        squares = (work.inside @ bias**2 / work.number)[is_pair]
+        means = np.sqrt((2 * n * _LEVELS) ** 2 + squares[:, None])  # [pairs, levels]
+        gaps = means[:, :, None, None] + sigma * _NODES[:, None] - means[:, None, None, :]
+        logs = -0.5 * (gaps / sigma) ** 2
+        posterior = np.exp(logs - logs.max(axis=3, keepdims=True))
+        expected = (posterior * _LEVELS).sum(axis=3) / posterior.sum(axis=3)
+        frequency = work.number[is_pair, None, None] / len(_LEVELS) * _NODE_WEIGHTS
+        total = float((amounts * work.number)[is_pair].sum())
+        given = given.copy()
+        given[is_pair] = _poured(
+            expected * work.weights[is_pair, None, None],
+            (2 * n * expected / scale[is_pair, None, None]) ** 2 / 2,
+            np.broadcast_to(frequency, expected.shape),
+            total,
+        )
+        amounts = amounts.copy()
+        amounts[is_pair] = (given[is_pair] * _NODE_WEIGHTS).sum(axis=2).mean(axis=1)
+    rates = (2 * n * _LEVELS / scale[:, None]) ** 2 / 2
+    return amounts, _LEVELS[:, None] / np.sqrt(1 + rates[:, :, None] * given)
+
+
+def _poured(heights: Floats, rates: Floats, frequency: Floats, total: float) -> Floats:
+    """Amounts B of a total that minimise the sum of heights/sqrt(1 + rates B), by frequency."""
+
+    def at(level: float) -> Floats:
+        grown: Floats = (heights * rates / (2 * level)) ** (2 / 3)
+        return np.maximum(grown - 1, 0.0) / rates
+
+    low, high = 0.0, float((heights * rates).max()) / 2
+    low = high * 1e-12
+    for _ in range(50):
+        level = math.sqrt(low * high)
+        enough = (at(level) * frequency).sum() > total
+        low, high = (level, high) if enough else (low, level)
+    found = at(low)
+    return found * (total / float((found * frequency).sum()))
+
+
+ONE_WAYS = np.array([0.08, 0.15, 0.25, 0.4, 0.6, 0.8, 0.9, 0.97])
+SCREENS = np.array([0.02, 0.06, 0.15])
+"""Shares that are compared, in the range of those that are chosen. Below it the expected errors of
+long tables fall by a few hundredths still, and those of records grow: the references of scores and
+all that is shrunk hang on the first tables, which no expected error counts."""
+_HALVINGS = 5
+
+
+@functools.lru_cache(maxsize=256)
+def _best_shares(
+    n: int,
+    mu: float,
+    sizes: tuple[int, ...],
+    groups: tuple[tuple[Group, float], ...],
+    screened: bool,
+    one_way: float | None,
+    screen: float | None,
+    triples: float,
+) -> tuple[float, float]:
+    """Shares of the one-way tables and of the scores: a grid, then ever closer neighbours."""
+    work = _Workload.of(sizes, groups)
+    firsts = np.minimum(ONE_WAYS, ONE_WAYS[-1] * (1 - triples - (screen or 0.0)))
+    scores = np.clip((1 - triples - (one_way or 0.0)) / 2, 0.0, SCREENS)
+    if one_way is not None:
+        firsts = np.array([one_way])
+    if screen is not None or not screened:
+        scores = np.array([screen or 0.0])
+
+    @functools.cache
+    def error(point: tuple[float, float]) -> float:
+        shares = Shares(*point, triples)
+        return _errors(work, shares, mu, n)[1] if shares.rest > 0 else math.inf
+
+    best = min(itertools.product(firsts.tolist(), scores.tolist()), key=error)
+    for halving in range(_HALVINGS):
+        near = [
+            (_moved(best[0], a * 0.6 / 2**halving, firsts), _moved(best[1], b / 2**halving, scores))
+            for a, b in itertools.product((-1, 0, 1), repeat=2)
+        ]
+        best = min(near, key=error)
+    return best
+
+
+def _moved(share: float, step: float, within: Floats) -> float:
+    """A share moved on the logit scale, to four digits, and not out of a range."""
+    if not step or within[0] == within[-1]:
+        return share
+    odds = share / (1 - share) * math.exp(step)
+    return min(max(round(odds / (1 + odds), 4), float(within[0])), float(within[-1]))
+
+
+def _single_errors(sizes: Floats, precision: Floats, n_records: int) -> list[float]:
+    """Expected total variation of every column."""
+    places = _A_DECADE * np.log10(np.sqrt((1 - 1 / sizes) / precision) * sizes / n_records)
+    found = []
+    for size, place in zip(sizes.tolist(), places.tolist(), strict=True):
+        below = math.floor(place)
+        ends = [_column_error(int(size), each, n_records) for each in (below, below + 1)]
+        found.append(min(ends[0] * (ends[1] / ends[0]) ** (place - below), 1.0))
+    return found
+
+
+_A_DECADE = 5  # places of a tabulated curve
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _column_error(size: int, place: int, n_records: int) -> float:
+    """Total variation of projected shares of equally frequent cells, on a grid of their noise."""
+    sd = 10 ** (place / _A_DECADE) * n_records / size
     variation = projected_total_variation(
         lambda counts: np.full_like(counts, sd), n_records=n_records, n_cells=size
     )
-    return min(variation, 1.0)
-
-
-def _group_error(
-    sizes: Sequence[int], single: Sequence[float], amount: float, n_records: int
-) -> float:
-    """Error of a group's table: that of its columns, and what is left of the reference."""
-    one, other = sizes[0], math.prod(sizes[1:])
-    weights = [column_weights(np.full(size, 1 / size), n_records) for size in (one, other)]
-    dependence = remaining(2 * REFERENCE * n_records, weights[0], weights[1], amount) / (
-        2 * n_records
-    )
-    return min(math.hypot(*single, dependence), 1.0)
+    return max(variation, 1e-300)
 
 
 def _duration(seconds: float) -> str:

@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
@@ -68,7 +69,8 @@ _LENGTHS = (1.0, 2.0, 4.0)
 def _is_smoothed(column: Column) -> bool:
     """Whether a column has an order, and few enough cells to go by it."""
     ordered = not isinstance(column, Categorical) or isinstance(column, Ordinal)
-    return ordered and column.n_values >= _FEWEST and column.size <= _MOST
+    n_places = column.n_bins if isinstance(column, Ranges) else column.n_values
+    return ordered and n_places >= _FEWEST and column.size <= _MOST
 
 
 def _similarity(column: Column) -> Floats:
@@ -102,9 +104,11 @@ def _smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
 
 def _kernel(column: Column, length: float) -> Floats:
     correlations = np.eye(column.size)
-    place = np.arange(column.n_values)
-    near = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
-    correlations[: column.n_values, : column.n_values] = near
+    codes = np.arange(column.n_values)
+    if isinstance(column, Ranges):  # a special value is near to no other
+        codes = codes[~column.is_special(codes)]
+    place = np.arange(len(codes))
+    correlations[np.ix_(codes, codes)] = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
     return correlations
 
 
@@ -537,9 +541,7 @@ def one_ways(
             shares = np.where(possible, shares, 0.0)
             shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
         if smoothed and variance:
-            sides = (
-                [] if isinstance(declared, Categorical) else _of_mean(residuals, column, declared)
-            )
+            sides = _of_mean(residuals, column, declared) if isinstance(declared, Ranges) else []
             for each in released.beside:
                 if isinstance(each, NoisySum) and each.column == column:
                     sides += _of_sum(residuals, each, n)
@@ -555,18 +557,19 @@ _HALVINGS = 30
 _NEARLY = 1e-9
 
 
-def _of_mean(residuals: Residuals, column: int, declared: Column) -> list[Floats]:
+def _of_mean(residuals: Residuals, column: int, declared: Ranges) -> list[Floats]:
     """Weights float64[k] whose sum over the cells is at most 0 where the mean is in its interval.
 
-    A mean is at most c if the sum of (value - c) is not positive, which holds with a ``missing``
-    cell too. The interval is that of the unbiased counts' mean, by their exact noise.
+    A mean is at most c if the sum of (value - c) is not positive, which holds with cells
+    that have no amount too, such as ``missing``. The interval is that of the unbiased counts'
+    mean, by their exact noise.
     """
-    counted = np.arange(declared.size) < declared.n_values
+    counted = np.isin(np.arange(declared.size), declared.amounts)
     numbers = np.zeros(declared.size)
     numbers[counted] = _numbers(declared)
     counts = residuals.table((column,))
     total = float(counts[counted].sum())
-    if total <= 0:
+    if total <= 0 or len(declared.amounts) < 2:
         return []
     mean = float(numbers @ counts) / total
     deviations = np.where(counted, numbers - mean, 0.0)
@@ -585,10 +588,10 @@ def _of_sum(residuals: Residuals, measured: NoisySum, n: float) -> list[Floats]:
     return [weights - most / n, least / n - weights]
 
 
-def _numbers(declared: Column) -> Floats:
-    """Values of an ordered column's cells, float64[n_values]; those of dates are their places."""
-    places = np.arange(declared.n_values)
-    return np.asarray(places if isinstance(declared, Date) else declared.decode(places), float)
+def _numbers(declared: Ranges) -> Floats:
+    """What each of a column's ``amounts`` stands for; dates by their places."""
+    codes = np.array(declared.amounts)
+    return np.asarray(codes if isinstance(declared, Date) else declared.decode(codes), float)
 
 
 def ends_of(value: float, sd: float, least: float, most: float) -> tuple[float, float]:

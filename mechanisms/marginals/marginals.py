@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from statpress.mechanisms.marginals.allocation import (
     MOST_TRIPLE_CELLS,
     ExpectedMarginals,
     Shares,
+    towards,
     triple_cells,
 )
 from statpress.mechanisms.marginals.denoising import Model
@@ -110,6 +111,9 @@ class ColumnGroup:
             )
 
 
+WithinCells = Literal["middle", "uniform", "slope"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class MarginalsKnobs:
     """What a config may say about this mechanism.
@@ -128,7 +132,7 @@ class MarginalsKnobs:
         screen_share: Of the budget for the scores, likewise.
         triple_share: Of the budget for triples that are chosen, likewise.
         within_cells: Where in its cell a number or a date of a record lies: in the ``middle``, or
-            drawn, ``uniform``.
+            drawn, ``uniform`` or by the ``slope`` of the neighbouring cells.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
             of the column; the records meet them, and no budget is spent on them.
     """
@@ -142,7 +146,7 @@ class MarginalsKnobs:
     one_way_share: float | None = None
     screen_share: float | None = None
     triple_share: float | None = None
-    within_cells: Literal["middle", "uniform"] = "middle"
+    within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
 
     def __post_init__(self) -> None:
@@ -189,17 +193,8 @@ def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
     return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
 
 
-TARGET_WEIGHT = 32.0
-"""How much more groups with the target count."""
 LEAST_FOR_TRIPLES = 0.03
 """Share of the budget for triples that were asked for where pairs are little above their noise."""
-
-
-def towards(
-    groups: tuple[tuple[Group, float], ...], target: int | None
-) -> tuple[tuple[Group, float], ...]:
-    """A workload whose groups with the target count more."""
-    return tuple((g, w * TARGET_WEIGHT if target in g else w) for g, w in groups)
 
 
 def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
@@ -271,7 +266,7 @@ def _check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_reco
             )
 
 
-Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
+Relation = Literal["known", "measured", "shrunk away", "measured elsewhere", "assumed independent"]
 _SHRUNK = 0.5  # of the variance of the noise
 
 
@@ -303,7 +298,7 @@ class Marginals:
         groups: The workload; empty for a single column.
         shares: Of mu^2 for the first two steps.
         records: Number of records to publish; 0 for as many as there are.
-        uniform: Whether values are drawn within their cells, and not in the middle.
+        within_cells: Where in their cells values lie.
         known: Public exact tables, which are not measured.
         target: Position of the column whose groups count more.
     """
@@ -328,13 +323,18 @@ class Marginals:
     groups: tuple[tuple[Group, float], ...]
     shares: Shares
     records: int = 0
-    uniform: bool = False
+    within_cells: WithinCells = "middle"
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
     target: int | None = None
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
             raise RecordsError("mu, unit_records and the sizes of columns must be positive.")
+        if self.within_cells not in get_args(WithinCells):
+            raise ConfigError(
+                f"'within_cells' is not one of {', '.join(get_args(WithinCells))}.",
+                where="within_cells",
+            )
 
     @classmethod
     def calibrate(cls, knobs: MarginalsKnobs, target: Target) -> Self:
@@ -351,21 +351,18 @@ class Marginals:
         _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
         screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes)
-        shares = Shares.default(
-            n=target.n_records,
-            mu=float(mu) / target.unit_records,
-            sizes=sizes,
-            screened=screened,
-            tables=bool(groups),
-            n_triples=candidates,
-        )
-        if groups and knobs.one_way_share is not None:
-            shares = dataclasses.replace(shares, one_way=knobs.one_way_share)
-        if screened and knobs.screen_share is not None:
-            shares = dataclasses.replace(shares, screen=knobs.screen_share)
+        n, effective = target.n_records, float(mu) / target.unit_records
+        position, triples = _target_of(knobs, target.domain), 0.0
+        if groups:
+            triples = Shares.for_triples(
+                n=n,
+                mu=effective,
+                sizes=sizes,
+                n_triples=candidates,
+                targeted=position is not None,
+            )
         if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
-            given = knobs.triple_share or max(shares.triples, LEAST_FOR_TRIPLES)
-            shares = dataclasses.replace(shares, triples=given)
+            triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
         elif knobs.triples == "yes" or knobs.triple_share is not None:
             raise ConfigError(
                 "No triple of these columns can be chosen: they are fewer than three, or have too "
@@ -373,11 +370,20 @@ class Marginals:
                 where="triples",
                 next_step="Leave the key out.",
             )
+        shares = Shares.best(
+            n=n,
+            mu=effective,
+            sizes=sizes,
+            groups=towards(groups, position),
+            screened=screened,
+            one_way=knobs.one_way_share,
+            screen=knobs.screen_share,
+            triples=triples,
+        )
         if groups and shares.rest <= 0:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
-        position = _target_of(knobs, target.domain)
         smallest = shares.least_part(sizes, towards(groups, position))
         if not smallest:
             raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
@@ -387,9 +393,9 @@ class Marginals:
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
-        uniform = knobs.within_cells == "uniform"
+        within = knobs.within_cells
         mechanism = cls(
-            mu, target.unit_records, sizes, groups, shares, records, uniform, target=position
+            mu, target.unit_records, sizes, groups, shares, records, within, target=position
         )
         if not knobs.known:
             return mechanism
@@ -415,12 +421,13 @@ class Marginals:
         """The private steps; what they give back is public."""
         return release_marginals(
             coded,
-            towards(self.groups, self.target),
+            self.groups,
             self.shares,
             self.mu**2,
             unit_records=self.unit_records,
             rng=rng,
             known=self.known,
+            target=self.target,
             progress=progress,
         )
 
@@ -447,7 +454,7 @@ class Marginals:
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
         own = dataclasses.replace(release, beside=()).residuals()
-        return Microdata(release.domain, columns, own, _relations(model))
+        return Microdata(release.domain, columns, own, _relations(model, own))
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, the workload's groups and triples."""
@@ -469,6 +476,7 @@ class Marginals:
             mu=float(self.mu) / self.unit_records,
             n_records=n_records,
             published=self.records or n_records,
+            known=[group for group in self.known if len(group) == 2],
         )
 
     def describe(self) -> dict[str, str | int]:
@@ -486,7 +494,7 @@ class Marginals:
             "one_way_share": repr(self.shares.one_way),
             "screen_share": repr(self.shares.screen),
             "published_records": self.records,
-            "within_cells": "uniform" if self.uniform else "middle",
+            "within_cells": self.within_cells,
             **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
             **({"target": self.target} if self.target is not None else {}),
         }
@@ -508,17 +516,19 @@ class Marginals:
             tuple(sorted(groups.items())),
             Shares(*map(float, shares)),
             int(text["published_records"]),
-            text["within_cells"] == "uniform",
+            cast("WithinCells", text["within_cells"]),
             target=int(text["target"]) if "target" in text else None,
         )
 
 
-def _relations(model: Model) -> dict[Group, Relation]:
+def _relations(model: Model, own: Residuals) -> dict[Group, Relation]:
     """For every pair of columns what is known of it."""
     relations: dict[Group, Relation] = {}
     for pair in model.pairs:
         if pair not in model.residuals.values:
             relations[pair] = "assumed independent"
+        elif pair not in own.values:
+            relations[pair] = "measured elsewhere"
         elif not model.residuals.variances[pair]:
             relations[pair] = "known"
         else:

@@ -61,6 +61,7 @@ from statpress.mechanisms.marginals.allocation import (
     Shares,
     by_cells,
     column_weights,
+    towards,
 )
 from statpress.mechanisms.marginals.denoising import (
     Model,
@@ -222,12 +223,15 @@ def release_marginals(
     unit_records: int,
     rng: Randomness,
     known: KnownTotals | None = None,
+    target: int | None = None,
     progress: Progress | None = None,
 ) -> NoisyMarginals:
     """One-way tables, scores, and the tables of ``workload`` that these make worth measuring.
 
-    Charge the ledger before building ``rng``; ``known`` tables are exact and not measured.
+    Charge the ledger before building ``rng``; ``known`` tables are exact and not measured; groups
+    that hold the column ``target`` count more.
     """
+    workload = towards(workload, target)
     known = dict(known or {})
     budget = GdpFilter(mu_squared)
     sizes = tuple(column.size for column in coded.domain.columns)
@@ -287,7 +291,7 @@ def release_marginals(
     tables = measured([group for group, _ in groups], weights, part)
     released = replace(scored, tables=tables)
     if kept:
-        triples, weights = _interacting(released, shares.triples * effective)
+        triples, weights = _interacting(released, target, shares.triples * effective)
         released = replace(released, tables=(*tables, *measured(triples, weights, kept)))
     return released
 
@@ -383,7 +387,9 @@ def _allocate(
 _BELOW = 1.5  # how far classes are below the interactions that they find, about
 
 
-def _interacting(released: NoisyMarginals, total: float) -> tuple[list[Group], Floats]:
+def _interacting(
+    released: NoisyMarginals, target: int | None, total: float
+) -> tuple[list[Group], Floats]:
     """Triples that may be measured, and amounts float64[T] of a total, in units of one record.
 
     The triples whose pairs are strongest, by how far from maximum entropy the classes are that
@@ -392,7 +398,9 @@ def _interacting(released: NoisyMarginals, total: float) -> tuple[list[Group], F
     model = Model.of(released)
     boxes = boxes_of(released.domain)
     measured = {table.group for table in released.tables}
-    triples = [group for group in strongest_triples(model) if group not in measured][:MOST_TRIPLES]
+    triples = [group for group in strongest_triples(model) if group not in measured]
+    triples.sort(key=lambda group: target not in group)  # the others as they were
+    triples = triples[:MOST_TRIPLES]
     distances = []
     for group in triples:
         interaction = model.implied(group, boxes)
@@ -402,7 +410,7 @@ def _interacting(released: NoisyMarginals, total: float) -> tuple[list[Group], F
     amounts = _by_expected_error(
         np.maximum(distances, 1.0),
         [[weights[column] for column in group] for group in triples],
-        np.ones(len(triples)),
+        np.array([weight for _, weight in towards([(group, 1.0) for group in triples], target)]),
         total,
     )
     return triples, amounts

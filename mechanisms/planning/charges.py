@@ -50,11 +50,16 @@ def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
     """The privacy loss of a mechanism as a charge describes it.
 
     Raises:
-        AmountError: It has more cells than a joint table can have.
+        AmountError: It has more cells than a joint table can have, or cannot count by unit.
     """
     mechanism = mechanism_named(description["mechanism"])
     if mechanism.needs == "joint" and int(description["n_cells"]) > 2**63:
         raise AmountError("A mechanism's description has more cells than any joint table.")
+    if description.get("per") == "unit":
+        if not hasattr(mechanism.knobs, "per"):
+            raise AmountError("A mechanism that counts records is described as counting units.")
+        units = int(description["n_records"]) // int(description["unit_records"])
+        description = {**description, "n_records": units, "unit_records": 1}
     return mechanism.from_description(description).loss(
         n_records=int(description["n_records"]),
         n_cells=int(description["n_cells"]),

@@ -7,8 +7,9 @@ A product is *mostly noise* if more than half of its records are expected to be 
 expected error from noise of what an analyst will read is above a quarter: of a table its own total
 variation, of microdata that of tables of two columns, on the planner's reference shapes; of an
 estimate half its interval, and of a function what noise adds to its largest error, as shares of
-what is possible (``Kind.noise_figure``). It is *nearly disclosed* if no count is expected to be off
-by half a record, and so is a whole release at an epsilon above 10.
+what is possible (``Kind.noise_figure``). Records are *mostly independent* if typical relations of
+two columns, of Cramér's V .15, are not expected to survive. A product is *nearly disclosed* if no
+count is expected to be off by half a record, and so is a whole release at an epsilon above 10.
 
 All figures are public, and verdicts rules of thumb: no guarantee depends on them.
 """
@@ -25,7 +26,13 @@ from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.domain import Domain, Privacy
-from statpress.mechanisms.mechanism import MOST_NOISE, Kind, Mechanism, Target
+from statpress.mechanisms.mechanism import (
+    MOST_NOISE,
+    TYPICAL_ASSOCIATION,
+    Kind,
+    Mechanism,
+    Target,
+)
 from statpress.mechanisms.planning.charges import exact_sum
 from statpress.mechanisms.planning.choice import Choice, ProductRequest
 
@@ -118,6 +125,7 @@ class PlannedProduct(Generic[M]):
             "n_records": privacy.n_records,
             "n_cells": str(self.domain.n_possible),
             "unit_records": privacy.unit_records,
+            **({"per": per} if (per := getattr(self.request.knobs, "per", None)) else {}),
             "epsilon": f"{self.epsilon:f}",
             "delta": str(self.delta),
             "rho": f"{self.rho:f}",
@@ -201,7 +209,13 @@ LEAST_NOISE = 0.5
 MOST_EPSILON = 10
 """Epsilon above which a whole release is."""
 
-Name = Literal["usable", "mostly_noise", "nearly_disclosed", "not_known"]
+Name = Literal["usable", "mostly_noise", "mostly_independent", "nearly_disclosed", "not_known"]
+
+ADVICE: Mapping[str, str] = {
+    "mostly_noise": "do not read more into any single figure than its standard error allows",
+    "mostly_independent": "do not take columns for unrelated because they are so in these records",
+}
+"""What readers are told of products by verdicts that a config has to accept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +277,14 @@ def verdict(product: PlannedProduct[Any]) -> Verdict:
             figure="expected noise of every count, in records,",
             value=sd,
             threshold=LEAST_NOISE,
+        )
+    least: float | None = getattr(error, "least_association", None)
+    if least is not None and least > TYPICAL_ASSOCIATION:
+        return Verdict(
+            name="mostly_independent",
+            figure="weakest relation that the records keep, as Cramér's V,",
+            value=least,
+            threshold=TYPICAL_ASSOCIATION,
         )
     if figure is None:
         return Verdict(name="not_known")

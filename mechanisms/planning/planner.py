@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -25,8 +25,9 @@ from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
-from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy
-from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.domain.columns import Total
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy, parts_of
+from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
 from statpress.mechanisms.planning.choice import (
@@ -43,10 +44,11 @@ from statpress.mechanisms.planning.choice import (
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 
-_Needed = tuple[Mechanism, tuple[str, ...]]
-"""A mechanism and the columns of its product."""
+_Needed = tuple[Mechanism, Domain]
+"""A mechanism and the domain of its product."""
 
 
+_MOST_SHARED = 2**42  # parts of all units, of which sums are exact in 64 bits
 _SMALL_TABLE = 1 << 20
 """Cells of a joint table that products always share."""
 
@@ -74,7 +76,7 @@ def plan_release(
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
     requests = (*products, gate) if gate is not None else tuple(products)
-    domains = [domain.project(request.columns) for request in requests]
+    domains = [_counted(request, domain.project(request.columns)) for request in requests]
     for request, own in zip(requests, domains, strict=True):
         if own.n_possible == 1:
             raise ConfigError(
@@ -86,9 +88,9 @@ def plan_release(
         Part(
             request.share,
             Target(
-                n_records=privacy.n_records,
+                n_records=privacy.counting(own).n_records,
                 n_cells=own.n_possible,
-                unit_records=privacy.unit_records,
+                unit_records=privacy.counting(own).unit_records,
                 # One zero less and the absent cell more would make up for each other.
                 shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
                 domain=own,
@@ -106,6 +108,9 @@ def plan_release(
     )
     mechanisms, delta = meet_budget(requests, parts, budget)
     losses = losses_of(mechanisms, parts)
+    domains = [
+        _shared(own, mechanism, privacy) for own, mechanism in zip(domains, mechanisms, strict=True)
+    ]
     planned = tuple(
         _product(request, own, choice, target, mechanism, loss, budget, delta)
         for request, own, choice, target, mechanism, loss in zip(
@@ -116,8 +121,8 @@ def plan_release(
         planned = (replace(planned[0], pure_target=pure_asked[0]),)
     released = planned[: len(products)]
     _check_further(released)
-    needed = [(product.mechanism, product.request.columns) for product in released]
-    used = {name for _, columns in needed for name in columns}
+    needed = [(product.mechanism, product.domain) for product in released]
+    used = {name for _, own in needed for name in own.names}
     whole = compose_quickly(losses)
     return Plan(
         privacy=privacy,
@@ -135,7 +140,8 @@ def plan_release(
 
 def _coded_domain(domain: Domain, products: Sequence[_Needed]) -> Domain | None:
     """The columns whose codes are kept, those of all products that need them; None if none does."""
-    names = {name for mechanism, own in products for name in own if mechanism.needs != "joint"}
+    wide = (own for mechanism, own in products if mechanism.needs != "joint")
+    names = {name for own in wide for name in own.names}
     return _some(domain, names) if names else None
 
 
@@ -144,9 +150,9 @@ def _joint_domains(
 ) -> tuple[Domain, ...]:
     """The domains of the joint tables to count, each of as many products as fit.
 
-    Products join, in their order, the first table that has room for their columns, as long as it
-    is small or can have no more occupied cells than two tables apart: of many columns nearly every
-    record has a cell of its own.
+    Products join, in their order, the first table that counts what they count and has room for
+    their columns, as long as it is small or can have no more occupied cells than two tables apart:
+    of many columns nearly every record has a cell of its own.
 
     Args:
         domain: All columns.
@@ -160,17 +166,48 @@ def _joint_domains(
         most = max(_SMALL_TABLE, sum(min(each, n_records) for each in apart))
         return cells <= MAX_CELLS and min(cells, n_records) <= most
 
-    found: list[set[str]] = []
+    found: list[tuple[set[str], Domain]] = []
     for mechanism, own in products:
         if mechanism.needs != "joint":
             continue
-        for names in found:
-            if together(names, own):
-                names.update(own)
+        for names, first in found:
+            if own.counts_as(first) and together(names, own.names):
+                names.update(own.names)
                 break
         else:
-            found.append(set(own))
-    return tuple(_some(domain, names) for names in found)
+            found.append((set(own.names), own))
+    return tuple(
+        first
+        if first.total
+        else replace(_some(domain, names), absent=first.absent, parts=first.parts)
+        for names, first in found
+    )
+
+
+def _counted(request: ProductRequest, own: Domain) -> Domain:
+    """The domain of a product's table; where each unit counts one, without an absent cell."""
+    clamped = getattr(request.knobs, "total", None)
+    if clamped is not None:
+        if not own.absent:
+            raise ConfigError(
+                "A 'total' is of what several records of a unit hold, and a unit has one here.",
+                where=request.name,
+                next_step="Leave 'total' and 'per' out.",
+            )
+        (column, *_) = own.columns
+        return Domain((Total(name=column.name, of=column, **asdict(clamped)),))
+    each_unit = getattr(request.knobs, "per", None) == "unit"
+    return replace(own, absent=False) if own.absent and each_unit else own
+
+
+def _shared(own: Domain, mechanism: Mechanism, privacy: Privacy) -> Domain:
+    """The domain with the parts that a unit's records share, if the mechanism takes them."""
+    if own.absent or not getattr(mechanism, "takes_parts", False):
+        return own
+    parts = parts_of(privacy.unit_records)
+    if parts * privacy.n_units >= _MOST_SHARED:
+        raise RecordsError("There are more than 2**42 parts of units.", where="privacy.n_units")
+    return replace(own, parts=parts)
 
 
 def _some(domain: Domain, names: Iterable[str]) -> Domain:

@@ -56,6 +56,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Categorical, Codes, Column, Ordinal
+from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.postprocessing.consistency import Floats
@@ -388,6 +389,10 @@ class BandKnobs:
             problem = "its cell 'other' has no place in the order"
         elif column.missing:
             problem = "its cell for missing values has no place in the order"
+        elif isinstance(column, Ranges) and column.inlying:
+            value = in_words(column.inlying[0])
+            problem = f"its special value {value} lies inside a cell, which has no place beside it"
+            step = "Ask for 'bands: [cells]', or declare cells that begin with the special value."
         elif nulls:
             problem = (
                 "'checks' allows values that are null, unreadable or not declared, which would "

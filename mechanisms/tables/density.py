@@ -75,6 +75,7 @@ from statpress.mechanisms.accounting.balls import Bounds, ball, outwards
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
 from statpress.mechanisms.mechanism import (
     PROOF,
@@ -451,6 +452,13 @@ class Density(SmoothedDraws):
         """
         smooth = knobs.estimator == "kde" or knobs.bins is not None
         target.grid(cls.name, columns=1 if smooth else None, instead=_INSTEAD)
+        columns = target.domain.columns if smooth and target.domain else ()
+        if any(isinstance(column, Ranges) and column.special for column in columns):
+            raise ConfigError(
+                f"The mechanism '{cls.name}' spreads records over neighbouring cells, and so over "
+                "those of special values.",
+                next_step="Leave out 'estimator' and 'bins', or choose another mechanism.",
+            )
         n, cells, most = target.n_records, target.n_cells, MOST_CELLS[knobs.estimator]
         if cells > most:
             raise ConfigError(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Codes, Column, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.postprocessing.slopes import leant
 from statpress.tasks.bundle.formats import (
     LISTED,
     arrow_type,
@@ -137,8 +138,10 @@ def _ruled(column: Integer) -> Coder:
 
     def coded(values: Any) -> Codes:
         numbers = values.to_numpy(zero_copy_only=False)
-        codes = (np.floor(numbers).astype(np.int64) - column.lower) // column.width
-        codes = np.clip(codes, 0, column.n_values - 1)
+        bins = (np.floor(numbers).astype(np.int64) - column.lower) // column.width
+        codes = column.codes_of_bins(np.clip(bins, 0, column.n_bins - 1))
+        for value, code in zip(column.special, column.special_codes, strict=True):
+            codes[numbers == value] = code
         if np.any(column.decode(codes) != numbers):
             raise ValueError(f"the column '{column.name}' has a value that is not declared")
         return np.asarray(codes, dtype=np.int64)
@@ -275,6 +278,7 @@ def code_rows(
     domain: Domain,
     codes: Sequence[NDArray[Any]],
     within: Callable[[], np.random.Generator] | None = None,
+    tilts: Sequence[NDArray[np.float64]] | None = None,
 ) -> Rows:
     """A record per place of the columns' codes.
 
@@ -283,8 +287,11 @@ def code_rows(
         codes: Per column integers[records].
         within: Makes the generator that draws where in its cell each value lies, the same for
             every file; by default it is the middle.
+        tilts: Per column and code how values lean in the cell
+            (``mechanisms.postprocessing.slopes``); by default they lie evenly.
     """
     columns = domain.columns
+    leaning: Sequence[NDArray[np.float64] | None] = tilts or [None] * len(columns)
 
     def batches() -> Iterator[list[Any]]:
         rng = within() if within else None
@@ -292,8 +299,8 @@ def code_rows(
         for start in range(0, len(codes[0]), _CHUNK):
             part = [own[start : start + _CHUNK] for own in codes]
             yield [
-                _spread(column, own, rng) if gather is None else gather(own)
-                for column, gather, own in zip(columns, gathers, part, strict=True)
+                _spread(column, own, rng, tilt) if gather is None else gather(own)
+                for column, gather, own, tilt in zip(columns, gathers, part, leaning, strict=True)
             ]
 
     return Rows(schema_of(domain, spread=within is not None), batches)
@@ -350,11 +357,19 @@ def _expander(domain: Domain) -> Callable[[Codes, Codes | None], list[Any]]:
     return expand
 
 
-def _spread(column: Column, codes: NDArray[Any], rng: np.random.Generator | None) -> Any:
+def _spread(
+    column: Column,
+    codes: NDArray[Any],
+    rng: np.random.Generator | None,
+    tilt: NDArray[np.float64] | None,
+) -> Any:
     """Values drawn within a column's cells, as an Arrow array."""
     import pyarrow as pa
 
     assert rng is not None
-    values = column.spread(codes.astype(np.int64), rng.random(len(codes)))
+    places = rng.random(len(codes))
+    if tilt is not None:
+        places = leant(places, tilt[codes])
+    values = column.spread(codes.astype(np.int64), places)
     mask = column.is_missing(codes) if column.missing else None
     return pa.array(values, spread_type(column), mask=mask)

@@ -216,12 +216,16 @@ def _is_day(said: Mapping[str, Any], package: Package) -> bool:
     """Whether a column of text holds days that the package can show."""
     declared = said.get("declared", {})
     days = said.get("type") == "date" or declared.get("by") == "day"
-    return days and str(declared["first"]) >= package.first_day.isoformat()
+    if not days:
+        return False
+    earliest: str = min((declared["first"], *declared.get("special", ())))
+    return earliest >= package.first_day.isoformat()
 
 
 def _value_labels(said: Mapping[str, Any]) -> dict[int, str]:
     """Of whole numbers and booleans, as far as the config labels them; no two are the same."""
-    listed = [each for each in said.get("categories", ()) if each["value"] % 1 == 0]
+    labelled = (*said.get("categories", ()), *said.get("special", ()))
+    listed = [each for each in labelled if each["value"] % 1 == 0]
     found = {int(each["value"]): each["label"] for each in listed}
     if len({*found.values()}) < len(found):
         return {value: f"{value}{_IS}{label}" for value, label in found.items()}

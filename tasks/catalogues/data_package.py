@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.formats import format_named
 from statpress.tasks.pages.rendering import escaped, markdown
@@ -62,7 +63,8 @@ class ColumnFacts:
         missing: Where nulls went, and how they show.
         categories: Value and label of each; the label may be empty.
         middles: Stems of the files that show the middle of each value's cell.
-        within: Stems of the files whose values were drawn within the cells.
+        within: Stems of the files whose values were drawn evenly within the cells.
+        sloped: Stems of those whose values were drawn there by the slope of neighbouring cells.
     """
 
     name: str
@@ -77,6 +79,7 @@ class ColumnFacts:
     categories: tuple[tuple[str, str], ...]
     middles: tuple[str, ...]
     within: tuple[str, ...]
+    sloped: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +125,15 @@ class FileFacts:
 def column_facts(package: Mapping[str, Any]) -> list[ColumnFacts]:
     """The declared columns of all files of a data package, each once, in their order."""
     found = {each["name"]: each for each in package.get("columns", ()) if "declared" in each}
-    shown: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    shown: dict[str, tuple[dict[str, None], ...]] = {}
     for resource in package["resources"]:
         stem = PurePosixPath(resource["path"]).stem
         for field in resource.get("schema", {}).get("fields", ()):
             if "declared" in field:
                 found.setdefault(field["name"], field)
-                shown.setdefault(field["name"], ({}, {}))[_is_spread(field)][stem] = None
+                shown.setdefault(field["name"], ({}, {}, {}))[_shown_as(field)][stem] = None
     return [
-        _column_of_field(field, *(tuple(stems) for stems in shown.get(name, ({}, {}))))
+        _column_of_field(field, *map(tuple, shown.get(name, ({}, {}, {}))))
         for name, field in found.items()
     ]
 
@@ -157,9 +160,12 @@ def file_facts(package: Mapping[str, Any]) -> list[FileFacts]:
     ]
 
 
-def _is_spread(field: Mapping[str, Any]) -> bool:
-    """Whether values were drawn within cells: then ends are stated, and no values listed."""
-    return "minimum" in field.get("constraints", {})
+def _shown_as(field: Mapping[str, Any]) -> int:
+    """0 for declared values; 1 where they were drawn evenly within cells, 2 by slopes.
+
+    Where they were drawn, ends are stated and no values listed.
+    """
+    return "minimum" in field.get("constraints", {}) and (2 if "within" in field else 1)
 
 
 def _field(field: Mapping[str, Any]) -> FieldFacts:
@@ -172,7 +178,10 @@ def _field(field: Mapping[str, Any]) -> FieldFacts:
 
 
 def _column_of_field(
-    field: Mapping[str, Any], middles: tuple[str, ...], within: tuple[str, ...]
+    field: Mapping[str, Any],
+    middles: tuple[str, ...],
+    within: tuple[str, ...],
+    sloped: tuple[str, ...],
 ) -> ColumnFacts:
     declared = field["declared"]
     kind = declared["kind"]
@@ -180,7 +189,18 @@ def _column_of_field(
     missing = "They have a cell of their own, and show as null, which is an empty field in CSV."
     if not declared.get("missing"):
         missing = f"They have no cell; if the checks of `config.yaml` allow any, {lowest}."
-    labels = {_text(each["value"]): each["label"] for each in field.get("categories", ())}
+    labels = {
+        _text(each["value"]): each["label"]
+        for each in (*field.get("categories", ()), *field.get("special", ()))
+    }
+    special = [_text(value) for value in declared.get("special", ())]
+    if special:
+        each = "the special value" if len(special) == 1 else "each of the special values"
+        cells += f", and one for {each} {', '.join(special)}"
+        built = column_from(declared)
+        codes = isinstance(built, Ranges) and built.outlying
+        outside += " Special values stayed as they are"
+        outside += "; means and quantiles leave out those outside the range." if codes else "."
     whole = kind in ("categorical", "ordinal")
     grouped = not whole and not (kind == "integer" and declared["width"] == 1)
     return ColumnFacts(
@@ -194,10 +214,12 @@ def _column_of_field(
         outside=outside,
         missing=missing,
         categories=tuple(
-            (_text(value), labels.get(_text(value), "")) for value in declared.get("categories", ())
+            (text, labels.get(text, ""))
+            for text in [*map(_text, declared.get("categories", ())), *(special if labels else ())]
         ),
         middles=middles if grouped and kind != "date" else (),
         within=within,
+        sloped=sloped,
     )
 
 
@@ -260,7 +282,9 @@ def _numbers(declared: Mapping[str, Any]) -> _Form:
 def _dates(declared: Mapping[str, Any]) -> _Form:
     first, last, by = declared["first"], declared["last"], declared["by"]
     outside = f"A date before {first} counted in the first cell, one after {last} in the last."
-    cells = f"{column_from(declared).n_values:,} cells, one for each {by}"
+    column = column_from(declared)
+    assert isinstance(column, Date)
+    cells = f"{column.n_bins:,} cells, one for each {by}"
     return f"{first} to {last}", cells, outside, "they counted in the first cell"
 
 

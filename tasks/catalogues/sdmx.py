@@ -28,6 +28,7 @@ import numpy as np
 
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.tasks.bundle.formats import read_batches, schema_of, written_file
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.products.published_counts import LISTED_CELLS, column_from
@@ -156,10 +157,15 @@ class Dimension:
         column = self.column
         if code < len(self.labels):
             return self.labels[code]
+        if isinstance(column, Ranges):
+            own = np.array([code])
+            if column.is_special(own)[0]:
+                return plain
+            code = int(column.bins_of(own)[0])
         if isinstance(column, Numeric):
             return f"{column.edges[code]:g} to {column.edges[code + 1]:g}"
         if isinstance(column, Integer) and column.width > 1:
-            first = column.lower + code * column.width
+            first = column.begin_of(code)
             return f"{first} to {first + column.width - 1}"
         return plain
 

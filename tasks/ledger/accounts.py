@@ -188,6 +188,12 @@ class Charge:
         return gates_of(self.entry.body)
 
     @property
+    def stands(self) -> bool:
+        """Whether it was charged for good, of secret randomness, and nobody rejected it."""
+        undone = (Status.VOID, Status.REJECTED)
+        return self.status not in undone and not self.entry.body["insecure_seed"]
+
+    @property
     def published(self) -> bool:
         """Whether a bundle of this run was published."""
         return self.publication is not None

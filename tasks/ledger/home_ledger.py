@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,17 @@ def remaining_budget(home: Home, dataset: str) -> Loss | None:
     """What the ledger still grants a dataset; None without a ledger or an account."""
     account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
     return account.remaining if account else None
+
+
+def standing_charges(account: Account | None) -> list[Mapping[str, Any]]:
+    """The charges of an account's releases, without those that were voided or rejected."""
+    charges = account.charges.values() if account else ()
+    return [charge.entry.body for charge in charges if charge.stands]
+
+
+def charges_so_far(home: Home, dataset: str) -> list[Mapping[str, Any]]:
+    """The standing charges of a dataset; none without a ledger or an account."""
+    return standing_charges(_asked(home, lambda ledger: ledger.state().accounts.get(dataset)))
 
 
 def account_terms(home: Home, dataset: str) -> Account | None:

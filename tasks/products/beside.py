@@ -4,7 +4,8 @@ One release tells one truth: records are fitted to everything in it that bears o
 of it is public, and the noise of each product is independent of that of the others, so that tables
 combine by inverse variances (mechanisms.marginals.residuals). A product bears on records if it has
 the same column, declared alike, and its noise is known without that of sampling: noisy counts of
-all cells of one or two columns, and means, shares and sums of one column from noisy sums.
+all cells of one or two columns, and means, shares and sums of one column from noisy sums. Units of
+several records have a private number of records, so that nothing enters there.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
 from statpress.tasks.pages.numbers import count, give_or_take, plain, share
 
@@ -32,20 +33,36 @@ def cell_names(column: Column, field: Mapping[str, Any]) -> list[str]:
     >>> from statpress.mechanisms.domain.columns import Numeric
     >>> cell_names(Numeric(name="pay", edges=(0.0, 20.0, 25.5), missing=True), {})
     ['0 to 20', '20 to 25.5', 'missing']
+    >>> cell_names(Numeric(name="pay", edges=(0.0, 20.0, 25.5), special=(0, 22)), {})
+    ['0', '0 to 20', '22', '20 to 25.5']
     """
-    codes = np.arange(column.n_values)
-    if isinstance(column, Numeric):
-        ends = [plain(edge) for edge in column.edges]
-        names = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
-    elif isinstance(column, Integer) and column.width > 1:
-        lows = (column.lower + codes * column.width).tolist()
-        names = [f"{low} to {low + column.width - 1}" for low in lows]
+    if isinstance(column, Ranges):
+        names = _names_of_ranges(column, field)
     else:
-        names = [_text(value) for value in column.decode(codes).tolist()]
+        names = [_text(value) for value in column.decode(np.arange(column.n_values)).tolist()]
     if len(labels := field.get("categories", ())) == len(names):
         names = [str(each["label"]) for each in labels]  # a format may write values otherwise
     names += [OTHER] * (column.other_code is not None)
     return names + [MISSING] * column.missing
+
+
+def _names_of_ranges(column: Ranges, field: Mapping[str, Any]) -> list[str]:
+    """By code the ends of a bin, or its only value; special values with their label."""
+    bins = column.codes_of_bins(np.arange(column.n_bins))
+    if isinstance(column, Numeric):
+        ends = [plain(edge) for edge in column.edges]
+        names = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
+    elif isinstance(column, Integer) and column.width > 1:
+        lows = range(column.lower, column.upper + 1, column.width)
+        names = [f"{low} to {low + column.width - 1}" for low in lows]
+    else:
+        names = [_text(value) for value in column.decode(bins).tolist()]
+    meant = [f" ({each['label']})" for each in field.get("special", ())]
+    for k, code in enumerate(column.special_codes.tolist()):  # ascending: each lands at its code
+        (value,) = column.decode(np.array([code])).tolist()
+        written = plain(value) if isinstance(value, float) else str(value)
+        names.insert(code, f"{written}{meant[k] if meant else ''}")
+    return names
 
 
 def _text(value: Any) -> str:
@@ -53,18 +70,15 @@ def _text(value: Any) -> str:
 
 
 def places(column: Column) -> NDArray[np.float64] | None:
-    """Where the cells of values begin on an axis, and where the last ends: float64[n_values + 1].
+    """Where the bins of a column begin on an axis, and where the last ends: float64[n_bins + 1].
 
     None for a column whose values are not numbers.
     """
-    steps = np.arange(column.n_values + 1)
-    if isinstance(column, Numeric):
-        return column.edge_array
-    if isinstance(column, Integer):
-        return np.asarray(column.lower + steps * float(column.width))
+    if isinstance(column, (Numeric, Integer)):
+        return column.borders
     if isinstance(column, Date) and column.by != "day":
-        first = column.period_of(column.first)
-        return np.asarray((first + steps) / (1 if column.by == "year" else 12))
+        steps = column.period_of(column.first) + np.arange(column.n_bins + 1)
+        return np.asarray(steps / (1 if column.by == "year" else 12))
     return None
 
 
@@ -125,8 +139,10 @@ def distribution_chart(found: Distribution, n_records: int) -> Chart:
     drawing: Curves | Bars | None = None
     starts = places(found.column) if many and len(names) <= MOST_STEPS else None
     if starts is not None:
-        drawing = _steps(found, starts)
-        rest = range(found.column.n_values, len(names))
+        assert isinstance(found.column, Ranges)
+        bins = found.column.codes_of_bins(np.arange(len(starts) - 1))
+        drawing = _steps(found, starts, bins)
+        rest = sorted(set(range(len(names))).difference(bins.tolist()))
         said = ", ".join(f"{names[k]} {_figure(found, k)}" for k in rest)
         note = f"{note} Not drawn: {said}.".strip() if said else note
     elif many:
@@ -180,14 +196,13 @@ def joint_chart(
     return Chart(f"{first} (down) by {second} (across)", drawing, words, data, note)
 
 
-def _steps(found: Distribution, starts: Floats) -> Curves:
-    last = found.column.n_values
-    counts = found.counts[:last]
+def _steps(found: Distribution, starts: Floats, bins: NDArray[np.int64]) -> Curves:
+    counts = found.counts[bins]
     ends = np.append(counts, counts[-1])
     lower: Floats | tuple[float, ...] = ()
     upper: Floats | tuple[float, ...] = ()
     if found.errors is not None:
-        reach = NORMAL_95 * np.append(found.errors[:last], found.errors[last - 1])
+        reach = NORMAL_95 * np.append(found.errors[bins], found.errors[bins[-1]])
         lower, upper = ends - reach, ends + reach
     line = Line("", starts.tolist(), ends.tolist(), list(lower), list(upper), stepped=True)
     words = "records in each cell" + (", 95 % band" if found.errors is not None else "")

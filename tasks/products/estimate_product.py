@@ -63,17 +63,33 @@ _ALIKE = 20.0
 Row = Mapping[str, Any]
 
 
+_COUNTS_ONE = {
+    "unit": (
+        "Each unit counts one, however many records it has: its records share one equally, or for "
+        "a quantile, a guaranteed interval or resamples one of them, drawn at random, stands for "
+        "the unit. The population is one of units."
+    ),
+    "record": (
+        "Each record counts one of those that were kept of each unit. Units are taken as "
+        "independent and the records of one are not: the interval is as wide as if all records of "
+        "a unit were alike, so that it covers more often than it says where they differ."
+    ),
+}
+"""What counts one, for units that may have several records."""
+
+
 def part_of(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> ReportPart:
     """The estimates as a table, on one axis where they fit, and their distributions."""
-    del stated, resources
+    del resources
     anchor = f"product-{name}"
     lead = Prose(
         [
             "Each interval is about the population of which the records are a sample. It allows "
             "for two errors at once: that only a sample was asked, and the noise of this release. "
-            "Of 100 such releases, about as many intervals hold the true value as the level says."
+            "Of 100 such releases, about as many intervals hold the true value as the level says.",
+            *([_COUNTS_ONE[stated["per"]]] if stated.get("per") else ()),
         ]
     )
     path = written_file(folder, name)
@@ -408,7 +424,9 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}` "
             f"({listed})."
         )
-        return ReaderWords(item, {"intervals": _INTERVALS})
+        per = product.request.knobs.per
+        counted = {f"each {per}": _COUNTS_ONE[per]} if per else {}
+        return ReaderWords(item, {"intervals": _INTERVALS, **counted})
 
     def true_errors(self, product: Planned, derived: DerivedEstimates, private: Any) -> TrueErrors:
         """Every estimate next to its value on the confidential records."""

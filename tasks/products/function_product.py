@@ -76,6 +76,11 @@ def part_of(
         [
             f"The {words}, at every point of its declared ranges. {said}. That is against the "
             "function of the confidential records; the error of sampling these comes on top.",
+            *(
+                ["Each unit counts one: one of its records was drawn at random."]
+                if stated.get("per")
+                else ()
+            ),
         ]
     )
     path = folder / "data" / f"{name}.json"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,8 +32,10 @@ from statpress.mechanisms.marginals.allocation import records_kept
 from statpress.mechanisms.marginals.marginals import Marginals, Microdata
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.target_tables import Group
+from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
+from statpress.mechanisms.postprocessing.slopes import tilts
 from statpress.mechanisms.tables.count_tables import MICRODATA
 from statpress.tasks.bundle.formats import read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
@@ -85,11 +88,14 @@ MOST_PAIRS = 200
 _STRONGEST = 4
 _SHOWN = 16  # columns whose charts are shown at once
 _WORDS = "synthetic records"
+_KEPT = ("strong", "weak", "lost")
 _ASSUMED = "assumed independent"
 _NOISE = "shrunk away"
+_ELSEWHERE = "measured elsewhere"
 _RELATIONS = {
     "measured": "measured",
     _NOISE: "measured; weaker than its noise",
+    _ELSEWHERE: "measured by another product of the release",
     _ASSUMED: "not measured: do not trust",
     "known": "public: met exactly",
 }
@@ -187,19 +193,13 @@ def _pairs(
         if pair in joint
     }
     untrusted = [row for row in rows if row["relation"] == _ASSUMED]
-    noise = [row for row in rows if row["relation"] == _NOISE]
-    said = [f"{len(rows) - len(untrusted)} of {len(rows)} pairs of columns were measured."]
+    said = [kept_in_words(rows)]
     if untrusted:
         listed = ", ".join(f"{row['column_1']} and {row['column_2']}" for row in untrusted[:8])
         more = f", and {len(untrusted) - 8} more, listed below" if len(untrusted) > 8 else ""
         said.append(
-            f"{len(untrusted)} were not ({listed}{more}): do not trust how these are related in "
-            "the records, where that follows from other columns only."
-        )
-    if noise:
-        said.append(
-            f"{len(noise)} were measured and show a relation weaker than the noise on them, or "
-            "none; the records keep a part of it at most."
+            f"Do not trust how the pairs that were not measured are related in the records, where "
+            f"that follows from other columns only: {listed}{more}."
         )
     said.append(
         "Relations of three or more columns are those that pairs suggest, unless their table was "
@@ -224,6 +224,40 @@ def _pairs(
             blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
     blocks.append(_list_of_pairs(name, rows, strengths))
     return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
+
+
+def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How the pairs of columns are known, each counted once, and what was kept of them."""
+    relations = Counter(row["relation"] for row in rows)
+    kept = Counter(row.get("kept") for row in rows)
+    measured = relations["measured"] + relations[_NOISE]
+    text = f"{measured:,} of {len(rows):,} pairs of columns were measured"
+    if any(kept[each] for each in _KEPT):  # bundles of earlier versions do not say
+        strong, weak, lost = (f"{kept[each]:,}" for each in _KEPT)
+        text += (
+            f": {strong} strong (Cramér's V of {TYPICAL_ASSOCIATION:g} or more), {weak} weak, and "
+            f"{lost} lost, whose relations, if there are any, are weaker than their noise and "
+            "hardly show in the records"
+        )
+    if relations[_ELSEWHERE]:
+        text += f". {relations[_ELSEWHERE]:,} were measured by another product of the release"
+    if relations[_ASSUMED]:
+        text += f". {relations[_ASSUMED]:,} were not measured"
+    if relations["known"]:
+        text += f". {relations['known']:,} are public and met exactly"
+    return f"{text}."
+
+
+def _kept(found: Microdata, pair: Group) -> str | None:
+    """What the records keep of a measured pair's relation, by its published table."""
+    relation = found.relations[pair]
+    if relation not in ("measured", _NOISE):
+        return None
+    table, error = table_with_errors(found.residuals, pair)
+    association = 0.0 if relation == _NOISE else strength(table, error**2)
+    if not association:
+        return "lost"
+    return "strong" if association >= TYPICAL_ASSOCIATION else "weak"
 
 
 def _list_of_pairs(
@@ -357,10 +391,16 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_2": ("string", "Another."),
     "relation": (
         "string",
-        "'measured': their joint table was, here or by another product of the release. 'shrunk "
-        "away': it was, and shows a relation weaker than its noise, or none. 'assumed "
-        "independent': it was not measured, and the records have these two columns related only "
-        "through others. 'known': it is public, and met exactly.",
+        "'measured': their joint table was. 'shrunk away': it was, and shows a relation weaker "
+        "than its noise, or none. 'measured elsewhere': it was by another product of the release, "
+        "and only there. 'assumed independent': it was not measured, and the records have these "
+        "two columns related only through others. 'known': it is public, and met exactly.",
+    ),
+    "kept": (
+        "string",
+        "What the records keep of a measured relation. 'strong': its Cramér's V is "
+        f"{TYPICAL_ASSOCIATION:g} or more. 'weak': it is less, and shows through the noise. "
+        "'lost': if there is one it is weaker than its noise. Null if it was not measured.",
     ),
     "standard_error": (
         "number",
@@ -396,11 +436,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """Records, noisy tables, and what is known of each pair."""
         name, mechanism, domain = product.name, product.mechanism, product.domain
         words, n_columns = not_in_it(domain), len(domain.columns)
-        spread = mechanism.uniform
+        spread = mechanism.within_cells != "middle"
+        sloped = mechanism.within_cells == "slope"
         records = DataTable(
             stem=name,
             fields=[
-                range_field(column) if spread and column.ends else column_field(column)
+                range_field(column, sloped) if spread and column.ends else column_field(column)
                 for column in domain.columns
             ],
             title="synthetic records",
@@ -425,8 +466,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         if derived is not None:
             drawn, found = derived.raw, derived.microdata
             within = (lambda: _within(drawn)) if spread else None
+            leaning = _tilts(domain, found.codes) if sloped else None
             records = replace(
-                records, expected=len(found.codes[0]), rows=code_rows(domain, found.codes, within)
+                records,
+                expected=len(found.codes[0]),
+                rows=code_rows(domain, found.codes, within, leaning),
             )
             tables = replace(
                 tables,
@@ -517,6 +561,13 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """Of columns and pairs, measured or not."""
         return marginals_errors(product, derived, private)
 
+    def opening(self, folder: Path, name: str) -> str:
+        """What was kept of the relations of pairs."""
+        path = written_file(folder, f"{name}_pairs")
+        rows = read_rows(path) if path is not None else ()
+        stated = rows and "kept" in rows[0]
+        return f"In {name} {kept_in_words(rows)}" if stated else ""
+
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
@@ -550,6 +601,7 @@ def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
         [domain.names[a] for a, _ in pairs],
         [domain.names[b] for _, b in pairs],
         [found.relations[pair] for pair in pairs],
+        [_kept(found, pair) for pair in pairs],
         errors,
         [raw.get(pair) for pair in pairs],
     ]
@@ -557,6 +609,14 @@ def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return Rows(schema, lambda: iter([arrays]))
+
+
+def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
+    """How values lean within the cells of each column, from the records themselves."""
+    return [
+        tilts(column, np.bincount(own, minlength=column.size))
+        for column, own in zip(domain.columns, codes, strict=True)
+    ]
 
 
 def _within(release: NoisyMarginals) -> np.random.Generator:

@@ -103,11 +103,13 @@ class ReportPart:
         section: Its part of the page; files, mechanism and expected errors are added to it.
         figure: A typical figure of the product with its error, for the summary; None where
             there is none, as before anything is drawn.
+        opening: As ``ProductKind.opening`` has it.
     """
 
     words: str
     section: Section
     figure: Fact | None = None
+    opening: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,14 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
             stated: What ``privacy.json`` says of it.
             resources: Its files as the data package describes them.
         """
+
+    def opening(self, folder: Path, name: str) -> str:
+        """What the bundle's README and report begin with, from its data files; may be empty.
+
+        Before anything is drawn there are no files, and nothing to say.
+        """
+        del folder, name
+        return ""
 
     def check(self, product: PlannedProduct[M]) -> None:
         """Refuse before the charge what could not be published after it; by default nothing.
@@ -277,4 +287,4 @@ def private_input(
     """What the product's mechanism is given of what was counted, as it needs it; private."""
     if product.mechanism.needs == "columns":
         return counted.columns(product.request.columns)
-    return counted.marginal(product.request.columns)
+    return counted.marginal(product.request.columns, product.domain)

@@ -276,7 +276,8 @@ def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, 
     Returns:
         Per column, as far as they are given, ``title``, ``description``, ``unit`` and
         ``categories`` with the ``label`` of each ``value``: names of Frictionless Table Schema,
-        except for ``unit``, which it leaves to us.
+        except for ``unit``, which it leaves to us, and ``special``, which has labels for some of
+        the values of a range.
     """
     found = {}
     for name, column in declared.items():
@@ -284,10 +285,13 @@ def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, 
         words["unit"] = column.unit
         labels = getattr(column, "value_labels", None)
         if labels is not None:
-            values = domain[name].decode(np.arange(len(labels))).tolist()
-            words["categories"] = [
+            special = getattr(column, "special", None)
+            codes = [domain[name].code_of(value) for value in special or ()] or range(len(labels))
+            labelled = dict(sorted(zip(codes, labels, strict=True)))
+            values = domain[name].decode(np.array(list(labelled))).tolist()
+            words["special" if special else "categories"] = [
                 {"value": value, "label": label}
-                for value, label in zip(values, labels, strict=True)
+                for value, label in zip(values, labelled.values(), strict=True)
             ]
         words = {key: said for key, said in words.items() if said is not None}
         if words:

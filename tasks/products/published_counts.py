@@ -78,15 +78,16 @@ def column_field(column: Column) -> Field:
     return field
 
 
-def range_field(column: Column) -> Field:
-    """A column whose values are drawn within its cells."""
+def range_field(column: Column, sloped: bool = False) -> Field:
+    """A column whose values are drawn within its cells, evenly or by slopes."""
     assert column.ends is not None
     low, high = column.ends
     types: dict[type, str] = {int: "integer", float: "number"}
     kind = types.get(type(low), "date")
     constraints = {"minimum": low, "maximum": high, "required": not column.missing}
     declared = describe_column(column)
-    return {"name": column.name, "type": kind, "declared": declared, "constraints": constraints}
+    field = {"name": column.name, "type": kind, "declared": declared, "constraints": constraints}
+    return field | ({"within": "slope"} if sloped else {})
 
 
 def plain_field(field: Mapping[str, Any], column: Column) -> Field:
@@ -104,11 +105,16 @@ def plain_field(field: Mapping[str, Any], column: Column) -> Field:
 def describe_column(column: Column) -> dict[str, Any]:
     """A column's full public declaration, as JSON values."""
     declared = {f.name: getattr(column, f.name) for f in fields(column)}
-    values = {
-        name: str(v) if not isinstance(v, (str, int, float, bool, tuple)) else v
-        for name, v in declared.items()
-    }
-    return {"kind": column.kind, **values}
+    if not declared.get("special", True):
+        del declared["special"]
+    return {"kind": column.kind} | {name: _stated(value) for name, value in declared.items()}
+
+
+def _stated(value: Any) -> Any:
+    """A declared value, or several, as JSON has them."""
+    if isinstance(value, tuple):
+        return tuple(map(_stated, value))
+    return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
 def column_from(description: Mapping[str, Any]) -> Column:
@@ -122,11 +128,12 @@ def column_from(description: Mapping[str, Any]) -> Column:
     kind = fields.pop("kind")
     if kind not in _COLUMNS:
         raise ValueError(f"there is no kind of column '{kind}' in this version")
+    read = datetime.date.fromisoformat if kind == Date.kind else None
     for name, value in fields.items():
-        if isinstance(value, list):
-            fields[name] = tuple(value)
-        elif name in _DATES:
-            fields[name] = datetime.date.fromisoformat(value)
+        if isinstance(value, (list, tuple)):
+            fields[name] = tuple(map(read, value)) if read else tuple(value)
+        elif read and name in _DATES:
+            fields[name] = read(value)
     return _COLUMNS[kind](**fields)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
-from statpress.mechanisms.planning.plan import Plan, disclosures
+from statpress.mechanisms.planning.plan import ADVICE, Plan, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED, REVIEWED, seal_and_sign
 from statpress.tasks.catalogues.data_package import (
     data_package,
@@ -28,7 +28,7 @@ from statpress.tasks.pages.rendering import code_span, markdown
 from statpress.tasks.products.beside import with_beside
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
-from statpress.tasks.release.foreseen import mostly_noise
+from statpress.tasks.release.foreseen import accepted, unusable
 from statpress.tasks.release.run_places import REHEARSAL, Run
 from statpress.tasks.release.statement import SCHEMA, charged_statement, statement
 from statpress.tasks.report.privacy_page import write_privacy_page
@@ -202,7 +202,11 @@ def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) 
         size=how_many(plan.privacy.n_units, plan.privacy.n_records),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
-        noisy=mostly_noise(plan),
+        openings=[kind_of(each).opening(run.building, each.name) for each in plan.products],
+        unusable=[
+            (name, each.words, ADVICE[each.name], accepted(release, name, each))
+            for name, each in unusable(plan).items()
+        ],
         warnings=disclosures(plan),
         supersedes=release.supersedes,
         notes=list(notes.values()),

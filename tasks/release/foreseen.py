@@ -9,19 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
     LedgerError,
     MemoryLimitError,
+    MostlyIndependentError,
     MostlyNoiseError,
     SigningKeyError,
     StatpressError,
@@ -138,20 +141,58 @@ def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]
     return plan, foreseen(release, plan)
 
 
-def check_verdicts(release: Release, plan: Plan) -> list[str]:
-    """Refuse products that are mostly noise unless the config accepts them; returns warnings.
+def check_verdicts(
+    release: Release, plan: Plan, charges: Iterable[Mapping[str, Any]] = ()
+) -> list[str]:
+    """Refuse products of a verdict that the config does not accept; returns warnings.
+
+    Args:
+        release: The config.
+        plan: Its plan.
+        charges: Of the dataset's releases so far. A product that was charged before is only warned
+            of where it is mostly independent, until the next version.
 
     Raises:
         MostlyNoiseError: A product would be mostly noise.
+        MostlyIndependentError: Records would lose typical relations.
     """
-    refused = []
-    for name, found in mostly_noise(plan).items():
-        if not accepted(release, name):
+    refused: list[StatpressError] = []
+    before = list(charges)
+    for name, found in unusable(plan).items():
+        old = found.name == "mostly_independent" and _is_deployed(release, plan, name, before)
+        if not (old or accepted(release, name, found)):
             place = release.document.where(("products", name))
-            refused.append(MostlyNoiseError(f"'{name}' would be {found.words}.", where=place))
+            error = _REFUSALS[found.name]
+            refused.append(error(f"'{name}' would be {found.words}.", where=place))
     if refused:
         raise together(refused)
     return warnings(release, plan)
+
+
+_REFUSALS: Mapping[str, type[StatpressError]] = {
+    "mostly_noise": MostlyNoiseError,
+    "mostly_independent": MostlyIndependentError,
+}
+"""By the verdicts that stop a run what it stops with."""
+
+
+def _is_deployed(
+    release: Release, plan: Plan, name: str, charges: Iterable[Mapping[str, Any]]
+) -> bool:
+    """Whether the config was charged before, or this product of it with no larger budget."""
+    product = next(each for each in plan.products if each.name == name)
+    own = product.describe(plan.privacy)
+
+    def is_same(charged: Mapping[str, Any]) -> bool:
+        same = all(
+            charged.get(key) == own[key] for key in ("product", "mechanism", "sizes", "groups")
+        )
+        return same and Fraction(charged["mu"]) <= Fraction(own["mu"])
+
+    return any(
+        charge["config_sha256"] == release.sha256 or any(map(is_same, charge["mechanisms"]))
+        for charge in charges
+    )
 
 
 def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[str]:
@@ -160,39 +201,53 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
     With ``apart`` more products than that which would stop a run share one text.
     """
     found = []
-    noisy = mostly_noise(plan)
-    stopping = [name for name in noisy if not accepted(release, name)]
-    if apart is not None and len(stopping) > apart:
-        found.append(
-            f"{len(stopping)} products would be mostly noise: {', '.join(stopping)}. A run stops "
-            "before the charge unless each of them says 'accept: mostly_noise'."
-        )
-        noisy = {name: each for name, each in noisy.items() if name not in stopping}
-    for name, each in noisy.items():
-        if accepted(release, name):
+    listed = unusable(plan)
+    for kind in _REFUSALS:
+        stopping = [
+            name
+            for name, each in listed.items()
+            if each.name == kind and not accepted(release, name, each)
+        ]
+        if apart is not None and len(stopping) > apart:
+            found.append(
+                f"{len(stopping)} products would be {kind.replace('_', ' ')}: "
+                f"{', '.join(stopping)}. A run stops before the charge unless each of them says "
+                f"'accept: {kind}'.{_GRACE.get(kind, '')}"
+            )
+            listed = {name: each for name, each in listed.items() if name not in stopping}
+    for name, each in listed.items():
+        if accepted(release, name, each):
             found.append(f"'{name}' is {each.words}. The config accepts that.")
         else:
             found.append(
                 f"'{name}' would be {each.words}. A run stops before the charge unless the "
-                "product says 'accept: mostly_noise'."
+                f"product says 'accept: {each.name}'.{_GRACE.get(each.name, '')}"
             )
     return found + disclosures(plan)
 
 
-def mostly_noise(plan: Plan) -> dict[str, Verdict]:
-    """The verdicts on the products that are mostly noise, by product."""
+_GRACE = {
+    "mostly_independent": " If the ledger has charged this config before, it is only warned, "
+    "until the next version."
+}
+"""What is said of verdicts that are new in this version."""
+
+
+def unusable(plan: Plan) -> dict[str, Verdict]:
+    """The verdicts that a config has to accept, by product."""
     found = {product.name: verdict(product) for product in plan.products}
-    return {name: each for name, each in found.items() if each.name == "mostly_noise"}
+    return {name: each for name, each in found.items() if each.name in _REFUSALS}
 
 
-def accepted(release: Release, product: str) -> bool:
-    """Whether the config accepts that a product is mostly noise."""
-    return release.config.products[product].accept is not None
+def accepted(release: Release, product: str, found: Verdict) -> bool:
+    """Whether the config accepts a verdict on a product."""
+    return found.name in (release.config.products[product].accept or ())
 
 
 def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, Any]:
-    """The verdict on a product as JSON values, with whether the config accepts noise."""
-    return asdict(verdict(product)) | {"accepted": accepted(release, product.name)}
+    """The verdict on a product as JSON values, with whether the config accepts it."""
+    found = verdict(product)
+    return asdict(found) | {"accepted": accepted(release, product.name, found)}
 
 
 def offers_of(
@@ -237,7 +292,10 @@ def form_of(release: Release) -> str:
     """
     said = release.config.model_dump(mode="json", include=set(_OF_READING))
     said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
-    said["domain"] = {name: repr(release.domain[name]) for name in release.domain.names}
+    said["domain"] = {column.name: repr(column) for column in release.domain.columns}
+    for column in release.domain.columns:
+        if isinstance(column, Ranges) and column.special:
+            said["domain"][column.name] += repr(column.special)
     text = json.dumps(said, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

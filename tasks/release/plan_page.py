@@ -55,6 +55,7 @@ _ERRORS = {
 VERDICTS = {
     "usable": "usable",
     "mostly_noise": "mostly noise",
+    "mostly_independent": "mostly independent",
     "nearly_disclosed": "nearly discloses the data",
     "not_known": "depends on the data",
 }

@@ -36,7 +36,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.home_ledger import open_ledger, remember
+from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import check_open, check_source
@@ -185,12 +185,13 @@ def check_budget(
         so that nothing of it is done again.
     """
     home, run_id = context.home, context.run_id
-    for text in check_verdicts(release, plan):
-        context.notify(text)
     with open_ledger(home) as ledger:
+        state = ledger.state()
+        account = state.accounts.get(release.config.dataset)
+        for text in check_verdicts(release, plan, standing_charges(account)):
+            context.notify(text)
         body = charge_fields(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
-        state = ledger.state()
         remember(ledger, state)
         context.ledger_positions = ledger.positions
         drew = ledger.memory is not None and ledger.memory.drew(run_id)
@@ -202,7 +203,6 @@ def check_budget(
             " charged or drawn again."
         )
         return charged.reviewed, done
-    account = state.accounts.get(body["dataset"])
     for text in beginning(account, charged, functools.partial(at_work, home)):
         context.notify(text)
     check_run(state, body)

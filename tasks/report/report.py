@@ -26,7 +26,7 @@ from statpress.configs.yaml_text import parse
 from statpress.mechanisms.accounting.trade_off import missed_by_points
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import shown
-from statpress.mechanisms.planning.plan import Verdict
+from statpress.mechanisms.planning.plan import ADVICE, Verdict
 from statpress.mechanisms.registry import KINDS
 from statpress.tasks.catalogues.data_package import ColumnFacts, citation, column_facts
 from statpress.tasks.catalogues.metadata_files import sdmx_paths
@@ -122,6 +122,18 @@ _EXPECTED: Mapping[str, tuple[str, str]] = {
         "share of records in the wrong cell, of two columns",
         "The same of the joint table of two columns.",
     ),
+    "independent_total_variation": (
+        "the same if no pair were measured",
+        "Of records in which no column says anything of another.",
+    ),
+    "least_association": (
+        "weakest relation that the records keep, as Cramér's V",
+        "Of three pairs in five; weaker ones are mostly lost.",
+    ),
+    "least_slope": (
+        "weakest slope that the records keep",
+        "In standard deviations of one column for one of the other.",
+    ),
     "uniform_share": (
         "share of records that are uniform",
         "They were drawn from the list of cells; the estimates have them taken off.",
@@ -188,7 +200,7 @@ def report(words: PublicWords, *, pictures: bool) -> str:
             subtitle=f"Rehearsed on {words.created}"
             if stated.get("rehearsal")
             else f"Published{by} on {words.created}",
-            marks=_marks(words),
+            marks=_marks(words, parts),
             banner=_REHEARSED if stated.get("rehearsal") else "",
         ),
         pictures=pictures,
@@ -520,14 +532,16 @@ def product_section(words: PublicWords, name: str, part: ReportPart) -> Section:
 
 
 def noise_warning(stated: Mapping[str, Any]) -> str:
-    """That a product is mostly noise, if it is; else empty."""
+    """What a reader must know of a product whose verdict a config has to accept; else empty."""
     found = Verdict.stated(stated)
-    if found is None or found.name != "mostly_noise":
+    if found is None or found.name not in ADVICE:
         return ""
-    return (
-        f"This is {found.words}. Whoever published it accepted that: do not read more into any "
-        "single figure than its standard error allows."
+    known = (
+        "Whoever published it accepted that"
+        if stated["verdict"].get("accepted", True)
+        else "Therefore"
     )
+    return f"This is {found.words}. {known}: {ADVICE[found.name]}."
 
 
 def said_once(sections: Sequence[Section]) -> list[Section]:
@@ -583,7 +597,8 @@ def _part(words: PublicWords, name: str) -> ReportPart:
     stated = words.stated["products"][name]
     kind = kind_named(stated["kind"], stated["mechanism"])
     try:
-        return kind.part(words.folder, name, stated, words.resources(name))
+        part = kind.part(words.folder, name, stated, words.resources(name))
+        return replace(part, opening=kind.opening(words.folder, name))
     except Exception:
         if words.manifest["ledger_entry"] is None:
             raise
@@ -592,15 +607,21 @@ def _part(words: PublicWords, name: str) -> ReportPart:
     return ReportPart(kind.core.name, Section(f"product-{name}", name, [said]))
 
 
-def _marks(words: PublicWords) -> list[str]:
+def _marks(words: PublicWords, parts: Parts) -> list[str]:
     """What nobody may miss."""
     stated = words.stated
     rehearsal = stated.get("rehearsal", False)
     found = [] if stated["publishable"] else [_REHEARSED if rehearsal else _SEEDED]
+    found += filter(None, (part.opening for part in parts.values()))
     found += stated.get("warnings", [])
-    noisy = [name for name, each in stated["products"].items() if noise_warning(each)]
-    if noisy:
-        found.append(f"Mostly noise: {', '.join(noisy)}.")
+    for verdict in ADVICE:
+        named = [
+            name
+            for name, each in stated["products"].items()
+            if each.get("verdict", {}).get("name") == verdict
+        ]
+        if named:
+            found.append(f"{verdict.replace('_', ' ').capitalize()}: {', '.join(named)}.")
     return found
 
 

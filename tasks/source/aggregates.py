@@ -15,6 +15,14 @@ keys never tells more (hockey-stick divergence is jointly convex). The same hold
 release counts several tables, which may keep different records of a unit: for every key each
 of them differs in at most c, and the losses of the products compose.
 
+**Each unit counts one** in a table without an absent cell. Of parts, a unit has as many as every
+other, public, and its k kept records divide them: as many each if k divides their number, else the
+first ones have one part more, so that each has 1/k on average over keys. Replacing a unit moves
+exactly its parts. Where a record has a single part, one record of each unit is kept, the first.
+
+**Totals** of units are of their kept records with a value. The engine adds their codes, which are
+equally far apart, and counts units by how many values they have and by the sum.
+
 A source is read by the engine, where it lies; what reaches Python is the sparse contingency
 table, or a profile of a few numbers a column. Where every record is a unit, one scan finds both
 (``tasks.source.scanning``).
@@ -34,6 +42,7 @@ import numpy as np
 from statpress.configs.checks import Fate
 from statpress.configs.loading import Release
 from statpress.configs.release_config import UnitColumn
+from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
@@ -151,7 +160,7 @@ def with_units(table: ir.Table, units: Units) -> tuple[ir.Table, str]:
     return table.mutate(**{name: table[units.column]}), name
 
 
-def kept_records(records: ir.Table, units: Units, key: str) -> ir.Table:
+def kept_records(records: ir.Table, units: Units, key: str, parts: int = 1) -> ir.Table:
     """The records that are kept.
 
     Args:
@@ -159,10 +168,12 @@ def kept_records(records: ir.Table, units: Units, key: str) -> ir.Table:
             int64. In what is hashed these are the record's cell.
         units: The privacy unit.
         key: Of the hash.
+        parts: Of each unit, which its kept records share; 1 to count records.
 
     Returns:
         The same columns, and ``lacking``: the number of records that the unit is padded with,
-        in one row of each unit, and 0 in its others.
+        in one row of each unit, and 0 in its others. Where there are several parts, instead
+        ``parts``: how many of them the record has.
     """
     import ibis
 
@@ -171,33 +182,62 @@ def kept_records(records: ir.Table, units: Units, key: str) -> ir.Table:
     numbered = records.mutate(copy=ibis.row_number().over(group_by=["unit", *words]))
     cell = itertools.chain.from_iterable((",", numbered[name].cast("string")) for name in words)
     # The unit comes last: it alone may hold any character.
-    parts = [*itertools.islice(cell, 1, None), "|", numbered.copy.cast("string"), "|"]
-    text = ibis.literal(f"{key}|").concat(*parts, numbered.unit.cast("string").fill_null(""))
+    hashed = [*itertools.islice(cell, 1, None), "|", numbered.copy.cast("string"), "|"]
+    text = ibis.literal(f"{key}|").concat(*hashed, numbered.unit.cast("string").fill_null(""))
     ranked = numbered.mutate(
         rank=ibis.row_number().over(group_by="unit", order_by=digest(text)),
         size=numbered.count().over(group_by="unit"),
     )
     kept = ranked.filter(ranked["rank"] < units.max_records)
+    if parts > 1:
+        size = ibis.least(kept["size"], units.max_records)
+        more = (kept["rank"] < parts % size).ifelse(1, 0)
+        return kept.select("unit", *words, parts=(parts // size + more).cast("int64"))
     lacking = units.max_records - ibis.least(kept["size"], units.max_records)
     first = (kept["rank"] == 0).ifelse(lacking, 0).cast("int64")
     return kept.select("unit", *words, lacking=first)
 
 
-def counts_of_units(cells: ir.Table, units: Units, key: str) -> ir.Table:
-    """Counts of the kept records by cell.
+def counts_of_units(cells: ir.Table, units: Units, key: str, parts: int = 1) -> ir.Table:
+    """Counts of the kept records by cell, in parts of a unit where there are several.
 
     Args:
         cells: Columns ``cell`` and ``unit``, one row per record.
         units: The privacy unit.
         key: Of the hash.
+        parts: Of each unit, which its kept records share; 1 to count records.
 
     Returns:
         Columns ``cell``, ``records``, and ``padding``: the number of padded records of
         all units together, in every row.
     """
-    kept = kept_records(cells, units, key)
+    kept = kept_records(cells, units, key, parts)
+    if parts > 1:
+        counts = kept.group_by("cell").aggregate(records=kept.parts.sum().cast("int64"))
+        return counts.filter(counts.records > 0).mutate(padding=0)
     counts = kept.group_by("cell").aggregate(records=kept.count(), padding=kept.lacking.sum())
     return counts.mutate(padding=counts.padding.sum().cast("int64"))
+
+
+def totals_of_units(cells: ir.Table, units: Units, key: str, n_values: int) -> ir.Table:
+    """Units by how many values their kept records have, and by the sum of the values' codes.
+
+    Args:
+        cells: Columns ``cell`` and ``unit``, one row per record.
+        units: The privacy unit.
+        key: Of the hash.
+        n_values: Codes from this one on stand for no value.
+
+    Returns:
+        Columns ``number``, ``total`` and ``records``, the number of units.
+    """
+    kept = kept_records(cells, units, key)
+    there = kept.cell < n_values
+    of_units = kept.group_by("unit").aggregate(
+        number=there.ifelse(1, 0).sum().cast("int64"),
+        total=there.ifelse(kept.cell, 0).sum().cast("int64"),
+    )
+    return of_units.group_by(["number", "total"]).aggregate(records=of_units.count())
 
 
 def source_of(release: Release) -> Source:
@@ -272,11 +312,12 @@ def count(
     """Count the records in each occupied cell, with one GROUP BY in the engine.
 
     With units, the same query keeps at most ``max_records`` of each unit's records and
-    pads every unit to exactly as many with records in the absent cell (tasks.source.aggregates).
+    pads every unit to exactly as many with records in the absent cell; without that cell each unit
+    counts one (tasks.source.aggregates).
 
     Args:
         source: The private source.
-        domain: The declared domain; with an absent cell if units hold several records.
+        domain: The declared domain.
         scratch: Private directory for what the engine spills.
         units: The privacy unit, if it is not the record.
         key: For the choice of the records that are kept; random, secret, used once.
@@ -290,7 +331,18 @@ def count(
         DomainTooLargeError: The domain has no joint table.
     """
     domain.check_joint()
-    check_absent(domain, units)
+    total = domain.total
+    if units is not None and not domain.absent and domain.parts == 1 and total is None:
+        units = Units(units.column, 1)
+
+    def run_totals(
+        table: ir.Table, unit: str | None, total: Total, units: Units
+    ) -> ContingencyTable:
+        coded = discretise.packed_table(Domain((total.of,)), table, unit=unit, text=opened.text)
+        cells = coded.rename(cell="word_0")
+        found = engine_of(table).fetched(totals_of_units(cells, units, key, total.of.n_values))
+        numbers, totals, of_units = (found[name].to_numpy() for name in found.column_names)
+        return ContingencyTable.from_cells(domain, total.codes_of(numbers, totals), of_units)
 
     def run(table: ir.Table, unit: str | None) -> ContingencyTable:
         cells = discretise.packed_table(domain, table, unit=unit, text=opened.text).rename(
@@ -299,7 +351,7 @@ def count(
         if units is None:
             counts = cells.group_by("cell").aggregate(records=cells.count())
         else:
-            counts = counts_of_units(cells, units, key)
+            counts = counts_of_units(cells, units, key, domain.parts)
         # Of few possible cells the table is put in order without sorting.
         ordered = counts if domain.n_cells <= LISTED else counts.order_by("cell")
         columns = engine_of(table).fetched(ordered)
@@ -316,6 +368,8 @@ def count(
         return ContingencyTable.from_cells(domain, found, records)
 
     with open_source(source, scratch=scratch, wanted=domain.names) as opened:
+        if total is not None and units is not None:
+            return opened.read(lambda: run_totals(*typed(opened, units), total, units))
         return opened.read(lambda: run(*typed(opened, units)))
 
 

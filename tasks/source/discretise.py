@@ -17,7 +17,9 @@ Ibis expression, so that it runs where the data lies. They agree on every value:
   are searched or joined (tasks.source.bins);
 * categories are looked up by a join with their list, since a chain of
   comparisons costs every record the length of the list;
-* a decimal is compared with the shortest decimal that denotes an edge or a
+* special values of numbers and dates are compared one by one, as edges are, and the bins after
+  them count them;
+* a decimal is compared with the shortest decimal that denotes an edge, a special value or a
   category, as the config writes it.
 
 Codes times strides are summed as doubles while that gives at most 2**53
@@ -27,6 +29,8 @@ for one int64 code there are several such sums (mechanisms.domain.coded_columns)
 
 from __future__ import annotations
 
+import collections
+import datetime
 import functools
 import operator
 import re
@@ -40,6 +44,7 @@ import numpy as np
 from statpress.mechanisms.domain.coded_columns import PackedCodes
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain, Runs
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins
 from statpress.tasks.source.columns import missing_column
@@ -207,7 +212,9 @@ def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
         if column.null_code == column.unseen_code and not place.mark:
             return Coded(digit, is_null, outside & ~none, is_unreadable)
     else:
+        assert isinstance(column, Ranges)
         digit, outside = _KINDS[column.kind](column, derived, place)
+        digit, outside = _with_special(column, value, digit, outside, place)
     null = place.constant(column.null_code, NULL)
     if is_unreadable is not None and place.mark:
         null = is_unreadable.ifelse(place.constant(column.null_code, UNREADABLE), null)
@@ -231,7 +238,7 @@ def join_codes(derived: ir.Table, column: Categorical, index: int) -> ir.Table:
 
 def find_bins(derived: ir.Table, column: Numeric, index: int) -> ir.Table:
     """The table with the bin of each value, where there are many and no formula for the edges."""
-    if column.n_values < _FEWEST_BINS_TO_FIND:
+    if column.n_bins < _FEWEST_BINS_TO_FIND:
         return derived
     value = _as_double(derived[f"value_{index}"], column.edges)
     if value is None or _equal_bins(column) is not None:
@@ -241,7 +248,7 @@ def find_bins(derived: ir.Table, column: Numeric, index: int) -> ir.Table:
 
 def _numeric(column: Numeric, derived: ir.Table, place: Place) -> tuple[Any, Any]:
     value = derived[f"value_{place.index}"]
-    edges, last = column.edges, column.n_values - 1
+    edges, last = column.edges, column.n_bins - 1
     low, high = below(value, edges[0]), ~below(value, edges[-1], or_equal=True)
     outside = low | high
     ends = place.outside(0, low if last else outside), place.outside(last, high)
@@ -283,11 +290,11 @@ def _as_double(value: Any, edges: tuple[float, ...]) -> Any:
 @functools.lru_cache(maxsize=16)
 def _equal_bins(column: Numeric) -> _EqualBins | None:
     """A scale to guess a bin with, and the formula of the edges of many bins; None if none does."""
-    if column.n_values < _FEWEST_BINS_TO_GUESS:
+    if column.n_bins < _FEWEST_BINS_TO_GUESS:
         return None
     edges = column.edge_array
     scale = guessing_scale(edges)
-    if scale is None or column.n_values < _FEWEST_BINS_TO_COMPUTE:
+    if scale is None or column.n_bins < _FEWEST_BINS_TO_COMPUTE:
         return None if scale is None else (scale, None)
     formula = EdgeFormula.of(edges)
     return None if formula is None else (scale, formula)
@@ -346,7 +353,7 @@ def _integer(column: Integer, derived: ir.Table, place: Place) -> tuple[Any, Any
                 digit = digit + place.outside(0, clamped != value)
             return digit, clamped != value
     inside = _digit_of_whole(column, floor(value), place)
-    last = column.n_values - 1
+    last = column.n_bins - 1
     low = below(value, column.lower).ifelse(place.constant(0, OUTSIDE), inside)
     high = place.outside(last, ~below(value, column.upper + 1))
     return below(value, column.upper).ifelse(low, high), outside
@@ -355,7 +362,7 @@ def _integer(column: Integer, derived: ir.Table, place: Place) -> tuple[Any, Any
 def _digit_of_whole(column: Integer, whole: Any, place: Place) -> Any:
     """The digit of whole doubles in the column's range."""
     # Over a range that wide, the distance from the middle is exact, from the end not.
-    middle = column.n_values // 2 if column.upper - column.lower > EXACT_DOUBLES else 0
+    middle = column.n_bins // 2 if column.upper - column.lower > EXACT_DOUBLES else 0
     start = column.lower + middle * column.width
     code = whole - double(start) if start else whole
     digit = place.times(code if column.width == 1 else floor(code / double(column.width)))
@@ -372,9 +379,29 @@ def _date(column: Date, derived: ir.Table, place: Place) -> tuple[Any, Any]:
         "day": lambda: value.delta(first, unit="day"),
     }[column.by]()
     low = (value < first).ifelse(place.constant(0, OUTSIDE), place.times(period))
-    high = place.outside(column.n_values - 1, value > last)
+    high = place.outside(column.n_bins - 1, value > last)
     digit = (value < last).ifelse(low, high)
     return digit, (value < first) | (value > last)
+
+
+def _with_special(
+    column: Ranges, value: Any, digit: Any, outside: Any, place: Place
+) -> tuple[Any, Any]:
+    """The digits of codes from those of bins, and which values are outside."""
+    for before, n_special in collections.Counter(column.bins_before.tolist()).items():
+        step = place.constant(n_special)
+        if before < column.n_bins:  # else no bin comes after them
+            begin = column.begin_of(before)
+            dated = isinstance(begin, datetime.date)
+            earlier = value < literal(begin, "date") if dated else below(value, begin)
+            digit = digit + (earlier.ifelse(place.constant(0), step) if before else step)
+    for special, code in zip(column.special, column.special_codes.tolist(), strict=True):
+        if isinstance(special, datetime.date):
+            own = value == literal(special, "date")
+        else:
+            own = ~below(value, special) & below(value, special, or_equal=True)
+        digit, outside = own.ifelse(place.constant(code), digit), outside & ~own
+    return digit, outside
 
 
 _KINDS: dict[str, Any] = {Numeric.kind: _numeric, Integer.kind: _integer, Date.kind: _date}

@@ -154,6 +154,21 @@ def test_one_unit_moves_and_nothing_else(folder: Path, unit: str, moved: int) ->
     assert one.n_records == other.n_records == order.release.privacy.n_records
 
 
+@pytest.mark.parametrize(("per", "records"), [("unit", 1), ("record", 3)])
+def test_a_unit_moves_an_estimate_as_far_as_is_charged(
+    folder: Path, per: str, records: int
+) -> None:
+    unit = "unit: {column: person, max_records: 3}, n_units: 50"
+    counted_as = f"values: [south], columns: [region], mechanism: joint_moments, per: {per}"
+    order = planned(folder, f"it: {{kind: estimate, statistic: count, {counted_as}}}", unit=unit)
+    one, other = counted(order, folder)
+    mechanism = order.plan.products[0].mechanism
+    told = mechanism.evidence(one, other)(mechanism.release(one, NoNoise()))
+    loss = mechanism.loss(n_records=150, n_cells=2, unit_records=records)
+    assert told == pytest.approx(float(loss.mu_squared) / 2, rel=1e-5)
+    assert one.n_records == other.n_records == 50 * records
+
+
 def test_what_cannot_be_made_up_is_refused(folder: Path) -> None:
     products = "it: {kind: table, mechanism: gaussian, columns: [age]}"
     unit = "unit: {column: region, max_records: 3}, n_units: 50"

@@ -36,7 +36,7 @@ RUN = "c" * 32
 PRODUCTS = """\
 products:
   fitted: {kind: microdata, mechanism: marginals, columns: [region, age, pay],
-    accept: mostly_noise}
+    accept: mostly_independent}
   noisy: {kind: table, mechanism: gaussian, columns: [age], bands: [cells, cumulative],
     accept: mostly_noise}
   centre: {kind: estimate, statistic: mean, columns: [age], accept: mostly_noise}

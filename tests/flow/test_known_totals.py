@@ -23,6 +23,7 @@ products:
   wide:
     kind: microdata
     mechanism: marginals
+    accept: mostly_independent
     columns: [region, age, pay, visits]
     known: {visits: {file: totals/visits.csv}, both: {columns: [pay, region], file: both.csv}}
 """

@@ -73,8 +73,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def written(folder: Path, unit: str = RECORDS, more: str = "") -> Path:
     path = folder / "release.yaml"
     text = CONFIG.format(unit=unit, more=more)
-    if unit != RECORDS:  # estimates are of units of one record
-        text = "".join(line for line in text.splitlines(keepends=True) if "middle" not in line)
+    if unit != RECORDS:
+        text = text.replace("mechanism: joint_moments}", "mechanism: joint_moments, per: unit}")
     path.write_text(text)
     return path
 

@@ -18,6 +18,7 @@ from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
     LedgerUnavailableError,
+    MostlyIndependentError,
     MostlyNoiseError,
     SourceNotFoundError,
     StatpressError,
@@ -233,3 +234,31 @@ def test_every_error_has_a_line_of_its_own(agency: Any, capsys: pytest.CaptureFi
     show_error(caught.value, as_json=True)
     facts = json.loads(capsys.readouterr().out)["error"]
     assert facts["kind"] == "MostlyNoise" and len(facts["also"]) == 1
+
+
+def test_a_release_of_earlier_versions_goes_on_for_one_version(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was charged before relations were judged is warned of; what is new stops."""
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    product = "{kind: microdata, mechanism: marginals, columns: [region, age, pay]}"
+    agency.replace(agency.text[start:end], f"products:\n  wide: {product}\n")
+    with monkeypatch.context() as earlier:
+        earlier.setattr("statpress.mechanisms.planning.plan.TYPICAL_ASSOCIATION", 2.0)
+        bundle = agency.run().bundle
+    propose(bundle, None, (), None, agency.home).check(agency.home)
+    agency.replace("name: first", "name: second")
+    agency.run()
+    assert kinds_of(agency).count("charge") == 2
+    stated = json.loads((agency.releases / "second" / "privacy.json").read_text())
+    verdict = stated["products"]["wide"]["verdict"]
+    assert verdict["name"] == "mostly_independent" and not verdict["accepted"]
+    readme = (agency.releases / "second" / "README.md").read_text()
+    assert "Therefore: do not take columns for unrelated" in readme
+    assert "Its config accepts that" not in readme
+    agency.replace("wide:", "fresh:")
+    agency.replace("name: second", "name: third")
+    with pytest.raises(MostlyIndependentError) as caught:
+        agency.run()
+    assert "accept: mostly_independent" in caught.value.next_step
+    assert kinds_of(agency).count("charge") == 2

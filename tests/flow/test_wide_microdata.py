@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import itertools
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +30,7 @@ from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.marginal_product import kept_in_words
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.query import Question, ask, conditions_of
@@ -40,11 +43,11 @@ COLUMNS = """\
 """
 PRODUCTS = """\
 products:
-  wide: {accept: mostly_noise,
+  wide: {accept: [mostly_noise, mostly_independent],
     kind: microdata, columns: [born, region, age, pay, work, visits], share: 0.5}
   small:
     {kind: microdata, mechanism: marginals, columns: [region, pay, visits], screen: "no",
-     share: 0.3}
+     share: 0.3, accept: mostly_independent}
   pays: {kind: microdata, mechanism: gaussian, columns: [pay], share: 0.2}
 """
 WIDE = ["born", "region", "age", "pay", "work", "visits"]
@@ -235,6 +238,29 @@ def test_the_page_shows_columns_and_pairs(press: Any, suffix: str) -> None:
     readme = (bundle / "README.md").read_text()
     assert "`wide`: synthetic records of 6 columns" in readme
     assert readme.count("**Records by marginals**") == 1
+
+
+def test_the_pages_begin_with_what_was_kept_and_count_pairs_alike(press: Any) -> None:
+    bundle = press("messy")
+    readme, page = ((bundle / name).read_text() for name in ("README.md", "report.html"))
+    for product in ("wide", "small"):
+        rows, measured = rows_of(bundle, f"{product}_pairs"), stated(bundle, product)["tables"]
+        kept = Counter(row["kept"] for row in rows)
+        assert sum(kept[each] for each in ("strong", "weak", "lost")) == sum(
+            len(each["columns"]) == 2 for each in measured
+        )
+        said = kept_in_words(rows)
+        assert f"{kept['lost']} lost" in said and f"{kept[None]} were not measured" in (
+            said if kept[None] else "0 were not measured"
+        )
+        assert f"**In {product} {said}**" in readme
+        assert readme.index(said) < readme.index("A release of the dataset")
+        shown = html.escape(said).replace("&#x27;", "&#39;")
+        assert page.count(shown) == 2  # at the top, and where the pairs are listed
+        assert page.index(shown) < page.index('id="product-wide"')
+    assert stated(bundle, "small")["verdict"]["name"] == "mostly_independent"
+    advice = "do not take columns for unrelated because they are so in these records"
+    assert advice in readme and advice in page
 
 
 # --- questions ----------------------------------------------------------------------

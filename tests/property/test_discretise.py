@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.files import FileSource
 
@@ -52,6 +53,9 @@ def is_null(value: object) -> bool:
 def is_outside(column: Column, value: object) -> bool:
     if isinstance(column, Categorical):
         return value not in column.categories
+    assert isinstance(column, Ranges)
+    if column.code_of(value) in column.special_codes:
+        return False
     if isinstance(column, Numeric):
         return not column.edges[0] <= value <= column.edges[-1]
     if isinstance(column, Integer):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import datetime
 from typing import Any
 
@@ -11,13 +13,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.ranges import Ranges
+from statpress.mechanisms.errors import EdgesError
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9990, 12, 31))
 LAST = float(np.nextafter(1.0, 0.0))
 
 
+NUMBERS = st.floats(-1e9, 1e9, allow_nan=False)
+
+
 @st.composite
 def columns(draw: st.DrawFn) -> Column:
+    column = draw(plain_columns())
+    if not isinstance(column, Ranges):
+        return column
+    around = {
+        "integer": lambda: st.integers(column.lower - 3, column.upper + 3),
+        "numeric": lambda: NUMBERS | st.sampled_from(column.edges),
+        "date": lambda: DAYS | st.sampled_from([column.first, column.last]),
+    }[column.kind]()
+    for value in draw(st.lists(around, max_size=4, unique=True)):
+        with contextlib.suppress(EdgesError):  # it cannot have a cell of its own
+            column = dataclasses.replace(column, special=(*column.special, value))
+    return column
+
+
+@st.composite
+def plain_columns(draw: st.DrawFn) -> Column:
     missing = draw(st.booleans())
     kind = draw(st.sampled_from(["integer", "numeric", "date", "categorical"]))
     if kind == "integer":
@@ -26,8 +49,7 @@ def columns(draw: st.DrawFn) -> Column:
         upper = lower + width * cells - 1
         return Integer(name="c", lower=lower, upper=upper, width=width, missing=missing)
     if kind == "numeric":
-        numbers = st.floats(-1e9, 1e9, allow_nan=False)
-        edges = draw(st.lists(numbers, min_size=2, max_size=10, unique=True))
+        edges = draw(st.lists(NUMBERS, min_size=2, max_size=10, unique=True))
         return Numeric(name="c", edges=tuple(sorted(edges)), missing=missing)
     if kind == "date":
         first = draw(DAYS)
@@ -46,6 +68,48 @@ def test_a_value_within_a_cell_has_its_code(column: Column, fractions: list[floa
             values = [datetime.date.fromisoformat(f"{v:0>10}") for v in values if len(v) == 10]
             codes = codes if column.ends or column.by == "day" else codes[:0]
         assert [column.code_of(value) for value in values] == codes.tolist()
+
+
+@given(columns())
+def test_written_values_are_in_order_and_of_their_own_cell(column: Column) -> None:
+    """Of periods the middle day stands for what is written."""
+    if not isinstance(column, Ranges):
+        return
+    codes = np.arange(column.n_values)
+    written = column.decode(codes)
+    assert len(set(written.tolist())) == len(codes)
+    own = column.is_special(codes)
+    bins = column.bins_of(codes)[~own]
+    assert bins.tolist() == list(range(column.n_bins))
+    assert column.codes_of_bins(bins).tolist() == codes[~own].tolist()
+    if isinstance(column, Date):
+        first, end = column.days_of(column.bins_of(codes))
+        middles = (first + (end - 1 - first) // 2).tolist()
+        specials = iter(column.special)
+        values = [next(specials) if mine else day for mine, day in zip(own, middles, strict=True)]
+        assert values == sorted(values)
+        assert [v.isoformat() for v in column.special] == written[own].tolist()
+        return
+    assert written.tolist() == sorted(written.tolist())
+    assert written[own].tolist() == list(column.special)
+    assert [column.code_of(value) for value in written.tolist()] == codes.tolist()
+
+
+@given(columns(), st.data())
+def test_a_value_has_the_cell_of_its_special_value_or_of_its_bin(
+    column: Column, data: st.DataObject
+) -> None:
+    if not isinstance(column, Ranges):
+        return
+    plain = dataclasses.replace(column, special=())
+    for value, code in zip(column.special, column.special_codes.tolist(), strict=True):
+        assert column.code_of(value) == code
+    around = DAYS if isinstance(column, Date) else NUMBERS
+    value = data.draw(around | st.sampled_from([*column.extent, *column.special]))
+    code = np.array([column.code_of(value)])
+    assert column.is_special(code)[0] == (value in column.special)
+    if value not in column.special:
+        assert column.bins_of(code)[0] == plain.code_of(value)
 
 
 def test_values_fill_their_cells() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import datetime
 import decimal
 import itertools
@@ -12,8 +14,17 @@ import pyarrow as pa
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.columns import (
+    Categorical,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Ordinal,
+    Total,
+)
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import EdgesError
 
 NAMES = ("a", "A", "q\"uo'te", "s p a.c;e", "größe", "value_0", "digit_0", "c1", "cell", "select")
 INTEGERS = {
@@ -74,6 +85,14 @@ def many_edges(draw: st.DrawFn) -> tuple[float, ...]:
     return tuple(np.unique(edges).tolist())
 
 
+def with_special(draw: st.DrawFn, column: Column, values: st.SearchStrategy[object]) -> Column:
+    """The column, perhaps with special values in some bins, at their edges, and outside."""
+    for value in draw(st.lists(values, max_size=4, unique=True)) if draw(flags) else []:
+        with contextlib.suppress(EdgesError):  # it has a cell of its own already
+            column = dataclasses.replace(column, special=(*column.special, value))
+    return column
+
+
 @st.composite
 def numeric(draw: st.DrawFn, name: str, missing: bool) -> Numeric:
     if draw(flags):
@@ -85,7 +104,8 @@ def numeric(draw: st.DrawFn, name: str, missing: bool) -> Numeric:
         edges = draw(many_edges())
     else:
         edges = sorted(draw(st.lists(modest | finite, min_size=2, max_size=9, unique=True)))
-    return Numeric(name=name, missing=missing, edges=tuple(edges))
+    column = Numeric(name=name, missing=missing, edges=tuple(edges))
+    return with_special(draw, column, near(st.sampled_from(edges) | modest))
 
 
 @st.composite
@@ -95,7 +115,9 @@ def whole(draw: st.DrawFn, name: str, missing: bool) -> Integer:
     lower = draw(st.integers(-50, 50) | st.sampled_from([-(2**53), -(2**40), 2**53 - 3, 250]))
     upper = lower + width * cells - 1
     assume(upper <= 2**53)
-    return Integer(name=name, missing=missing, lower=lower, upper=upper, width=width)
+    column = Integer(name=name, missing=missing, lower=lower, upper=upper, width=width)
+    around = st.integers(max(lower - 2, -(2**53)), min(upper + 2, 2**53))
+    return with_special(draw, column, around | st.sampled_from([-9, 999]))
 
 
 @st.composite
@@ -112,7 +134,8 @@ def categorical(draw: st.DrawFn, name: str, missing: bool) -> Categorical:
 def dates(draw: st.DrawFn, name: str, missing: bool) -> Date:
     first, last = sorted(draw(st.lists(days, min_size=2, max_size=2)))
     period = draw(st.sampled_from(["year", "month", "day"]))
-    return Date(name=name, missing=missing, first=first, last=last, by=period)
+    column = Date(name=name, missing=missing, first=first, last=last, by=period)
+    return with_special(draw, column, days | st.sampled_from([first, last]))
 
 
 @st.composite
@@ -121,7 +144,7 @@ def typed_values(draw: st.DrawFn, column: Column) -> tuple[pa.DataType, st.Searc
     if isinstance(column, Date):
         kind = draw(st.sampled_from([pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"),
                                      pa.timestamp("ms")]))  # fmt: skip
-        around = st.sampled_from([column.first, column.last]) | days
+        around = st.sampled_from([column.first, column.last, *column.special]) | days
         if kind == pa.date32():
             return kind, around
         zone = datetime.UTC if kind.tz else None
@@ -132,15 +155,15 @@ def typed_values(draw: st.DrawFn, column: Column) -> tuple[pa.DataType, st.Searc
     if isinstance(column, Categorical) and isinstance(column.categories[0], bool):
         return pa.bool_(), flags
     decimals = DECIMALS
-    if isinstance(column, Categorical):
+    if isinstance(column, Categorical) or column.special:
         decimals = DECIMALS[:4]  # of wider ones the nearest double may be a category
+    if isinstance(column, Categorical):
         anchors = st.sampled_from([float(category) for category in column.categories])
     elif isinstance(column, Numeric):
-        anchors = st.sampled_from(column.edges)
+        anchors = st.sampled_from([*column.edges, *column.special])
     else:
-        anchors = st.sampled_from([column.lower, column.upper, column.upper + 1]) | st.integers(
-            column.lower, column.upper
-        )
+        ends = [column.lower, column.upper, column.upper + 1, *column.special]
+        anchors = st.sampled_from(ends) | st.integers(column.lower, column.upper)
     kind = draw(st.sampled_from([pa.float64(), pa.float32(), *decimals, *INTEGERS]))
     return kind, numbers_of(kind, anchors)
 
@@ -188,7 +211,8 @@ def text_tables(draw: st.DrawFn) -> tuple[Domain, list[dict[str, str]], list[dic
             [("", None), ("abc", None), ("1,5", None), ("--", None)]
         )
         if isinstance(column, Date):
-            pairs = days.map(lambda d: (d.isoformat(), d)) | junk
+            of_interest = st.sampled_from([column.first, *column.special]) | days
+            pairs = of_interest.map(lambda d: (d.isoformat(), d)) | junk
         elif isinstance(column, Categorical) and isinstance(column.categories[0], str):
             plain = st.sampled_from(column.categories) | texts
             pairs = plain.filter(lambda t: "\0" not in t).map(lambda t: (t, t or None))
@@ -199,12 +223,21 @@ def text_tables(draw: st.DrawFn) -> tuple[Domain, list[dict[str, str]], list[dic
             assume(all(abs(category) <= 2**53 for category in categories))
             anchors = {Categorical: categories, Ordinal: categories}.get(type(column))
             if isinstance(column, Numeric):
-                anchors = column.edges
+                anchors = (*column.edges, *column.special)
             elif isinstance(column, Integer):
-                anchors = (column.lower, column.upper)
+                anchors = (column.lower, column.upper, *column.special)
             doubles = numbers_of(pa.float64(), st.sampled_from(anchors))
             pairs = doubles.map(lambda x: (repr(x), x)) | junk
         columns[column.name] = draw(st.lists(pairs, min_size=n, max_size=n))
     texts_, values = ([{k: v[i][side] for k, v in columns.items()} for i in range(n)]
                       for side in (0, 1))  # fmt: skip
     return domain, texts_, values
+
+
+def totals_of(domain: Domain) -> list[Domain]:
+    """Domains of what units hold in total of each column of whole numbers."""
+    return [
+        Domain((Total(name=column.name, of=column, lower=-5, upper=20),))
+        for column in domain.columns
+        if isinstance(column, Integer) and column.n_values > 1
+    ]

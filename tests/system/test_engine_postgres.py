@@ -15,13 +15,13 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from generated_sources import tables
+from generated_sources import tables, totals_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from postgres_tables import write_table
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
-from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, parts_of
 from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     ColumnTypeError,
@@ -142,7 +142,7 @@ def test_units_keep_the_same_records(
     padded = replace(domain, absent=True)
     owned = table.append_column(UNIT, [pa.array(data.draw(owners), pa.string())])
     written(url, owned)
-    units = Units(UNIT, c)
+    units, totals = Units(UNIT, c), totals_of(domain)
     found = []
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
@@ -150,11 +150,15 @@ def test_units_keep_the_same_records(
         for each in (files.FileSource(str(path), "parquet", unit=UNIT), source(unit=UNIT)):
             place = Path(directory, each.engine)
             place.mkdir()
-            joint = count(each, padded, scratch=place, units=units, key=key)
+            joint = [
+                count(each, one, scratch=place, units=units, key=key)
+                for one in (padded, domain, replace(domain, parts=parts_of(c)), *totals)
+            ]
             coded = spill(each, padded, n_records=1, folder=place, units=units, key=key)
             found.append(
                 (
-                    joint.cells.tolist(), joint.counts.tolist(), codes_of(coded), coded.n_absent,
+                    [(t.cells.tolist(), t.counts.tolist()) for t in joint],
+                    codes_of(coded), coded.n_absent,
                     profile(each, padded, scratch=place, units=units),
                 )
             )  # fmt: skip

@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from generated_sources import tables
+from generated_sources import tables, totals_of
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from requirements import needed
@@ -31,7 +31,7 @@ from spark_sources import (
     refused,
 )
 
-from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, parts_of
 from statpress.mechanisms.errors import SourceUnavailableError
 from statpress.tasks.source import files, postgres
 from statpress.tasks.source.aggregates import Units, count, profile
@@ -84,7 +84,7 @@ def test_all_that_is_counted_is_the_same(
     names = st.sampled_from(["a", "A", "ä|0", "007", "7", "|", "'", "", " a", "b\\", None])
     owners = data.draw(st.lists(names, min_size=len(table), max_size=len(table)))
     owned = table.append_column(UNIT, pa.array(owners, pa.string()))
-    units, padded = Units(UNIT, c), replace(domain, absent=True)
+    units, padded, totals = Units(UNIT, c), replace(domain, absent=True), totals_of(domain)
     found = []
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
@@ -97,13 +97,17 @@ def test_all_that_is_counted_is_the_same(
             assert coded.coded is not None
             wide = codes_of(coded.coded)
             (place / "units").mkdir()
-            kept = count(each, padded, scratch=place, units=units, key=key)
+            kept = [
+                count(each, one, scratch=place, units=units, key=key)
+                for one in (padded, domain, replace(domain, parts=parts_of(c)), *totals)
+            ]
             spilled = spill(each, padded, n_records=1, folder=place / "units", units=units, key=key)
             found.append(
                 (
                     scanned.profile, coded.profile, wide,
                     [(t.cells.tolist(), t.counts.tolist()) for t in scanned.tables()],
-                    kept.cells.tolist(), kept.counts.tolist(), codes_of(spilled), spilled.n_absent,
+                    [(t.cells.tolist(), t.counts.tolist()) for t in kept],
+                    codes_of(spilled), spilled.n_absent,
                     profile(each, padded, scratch=place, units=units),
                 )
             )  # fmt: skip

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
 
-from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.columns import Integer, Total
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit
 from statpress.mechanisms.errors import AmountError, DomainTooLargeError, InfeasibleBudgetError
 from statpress.mechanisms.mechanism import Needs
@@ -38,28 +39,41 @@ def names(*positions: int) -> tuple[str, ...]:
     return tuple(f"c{i}" for i in positions)
 
 
+def needed(domain: Domain, *products: tuple[Any, tuple[str, ...]]) -> list[tuple[Any, Domain]]:
+    """Mechanisms with the domains of their products."""
+    return [(mechanism, domain.project(own)) for mechanism, own in products]
+
+
 def test_products_share_a_joint_table_as_long_as_it_fits() -> None:
     small = Domain(WIDE.columns[:6])
-    products = [(JOINT, names(3, 1)), (JOINT, names(0, 5))]
+    products = needed(small, (JOINT, names(3, 1)), (JOINT, names(0, 5)))
     (joint,) = _joint_domains(small, products, N)
     assert joint == small.project(names(0, 1, 3, 5))
     assert _coded_domain(small, products) is None
 
-    products = [(JOINT, names(*range(i, i + 4))) for i in range(0, 28, 2)]
+    products = needed(WIDE, *((JOINT, names(*range(i, i + 4))) for i in range(0, 28, 2)))
     found = _joint_domains(WIDE, products, N)
     assert 1 < len(found) < len(products)
     for _, own in products:
-        assert any(set(own) <= set(domain.names) for domain in found)
+        assert any(set(own.names) <= set(domain.names) for domain in found)
     for domain in found:
         domain.check_joint()
         assert domain.absent
         assert list(domain.names) == sorted(domain.names, key=WIDE.names.index)
 
 
+def test_padded_records_units_and_their_parts_and_totals_are_counted_apart() -> None:
+    own = WIDE.project(names(1))
+    units, total = replace(own, absent=False), Total(name="c1", of=own["c1"], lower=0, upper=9)
+    forms = [own, units, replace(units, parts=6), Domain((total,))]
+    assert _joint_domains(WIDE, [(JOINT, form) for form in [*forms, *forms]], N) == tuple(forms)
+
+
 def test_products_are_counted_apart_where_together_nearly_every_record_has_a_cell() -> None:
     """Twin: with few records, or few cells, one table is as small as two."""
     small = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(8)))
-    products = [(JOINT, names(0, 1, 2, 3)), (JOINT, names(4, 5, 6, 7)), (JOINT, names(3, 4))]
+    groups = names(0, 1, 2, 3), names(4, 5, 6, 7), names(3, 4)
+    products = needed(small, *((JOINT, group) for group in groups))
     apart = _joint_domains(small, products, 10**8)
     assert [domain.names for domain in apart] == [names(0, 1, 2, 3, 4), names(4, 5, 6, 7)]
     assert len(_joint_domains(small, products, 10**4)) == 1
@@ -67,7 +81,7 @@ def test_products_are_counted_apart_where_together_nearly_every_record_has_a_cel
 
 
 def test_products_of_columns_need_no_joint_table() -> None:
-    products = [(COLUMNS, names(7, 2)), (JOINT, names(1)), (COLUMNS, WIDE.names[3:])]
+    products = needed(WIDE, (COLUMNS, names(7, 2)), (JOINT, names(1)), (COLUMNS, WIDE.names[3:]))
     coded = _coded_domain(WIDE, products)
     assert coded is not None and coded.names == names(*range(2, 30))
     assert [domain.names for domain in _joint_domains(WIDE, products, N)] == [names(1)]

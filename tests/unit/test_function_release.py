@@ -323,9 +323,11 @@ def test_columns_that_do_not_suit(said: dict[str, Any], columns: Any, what: str)
 
 def test_units_of_several_records_are_refused() -> None:
     knobs = FunctionKnobs(target="kde")
-    for asked in (target(AGE, unit_records=2), target(AGE, domain=None)):
-        with pytest.raises(ConfigError, match="units of one record"):
-            FunctionRelease.calibrate(knobs, asked)
+    with pytest.raises(ConfigError, match="no unit more than once") as refused:
+        FunctionRelease.calibrate(knobs, target(AGE, unit_records=2))
+    assert (refused.value.where, "'per: unit'" in refused.value.next_step) == ("per", True)
+    with pytest.raises(ConfigError, match="needs the columns"):
+        FunctionRelease.calibrate(knobs, target(AGE, domain=None))
 
 
 def test_a_user_defined_function_is_released() -> None:

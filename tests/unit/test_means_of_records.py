@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals import denoising
 from statpress.mechanisms.marginals.denoising import _within, ends_of, one_ways
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
@@ -79,19 +80,21 @@ def test_an_interval_leaves_room_for_the_truth() -> None:
     [
         Integer(name="x", lower=0, upper=89),
         Integer(name="x", lower=0, upper=88, missing=True),
+        Integer(name="x", lower=0, upper=88, special=(99999,)),
         Numeric(name="x", edges=tuple(float(i**1.5) for i in range(91))),
         Date(name="x", first=datetime.date(2000, 1, 1), last=datetime.date(2000, 3, 30), by="day"),
     ],
-    ids=["integer", "missing", "numeric", "date"],
+    ids=["integer", "missing", "special", "numeric", "date"],
 )
 def test_the_mean_of_a_long_tail_is_where_the_unbiased_counts_have_it(
-    column: Column, monkeypatch: pytest.MonkeyPatch
+    column: Ranges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twin: projected without regard to the mean, the mean is further off."""
-    codes = tail(column.n_values)
-    if column.missing:
+    k = len(column.amounts)
+    codes = tail(k)
+    if k < column.size:
         codes = np.where(np.arange(N) % 7 == 0, column.size - 1, codes)
-    release, k = released(column, codes), column.n_values
+    release = released(column, codes)
     numbers = denoising._numbers(column)
     residuals = release.residuals()
     counts = residuals.table((0,))[:k]
@@ -109,7 +112,9 @@ def test_the_mean_of_a_long_tail_is_where_the_unbiased_counts_have_it(
     assert apart() > 1.5
 
 
-def test_columns_without_numbers_have_no_mean() -> None:
+def test_a_column_of_one_amount_and_one_of_labels_have_no_mean() -> None:
+    two = released(Integer(name="x", lower=3, upper=3, missing=True), np.arange(N) % 2)
+    assert shares_of(two) == pytest.approx([0.5, 0.5], abs=0.05)
     codes = tail(30)
     labelled = Categorical(name="x", categories=tuple(f"v{i}" for i in range(30)))
     release = released(labelled, codes)

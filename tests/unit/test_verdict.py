@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ from requirements import needed
 
 from statpress.configs.loading import Release, load
 from statpress.flows.facts import plan_facts
-from statpress.mechanisms.errors import MostlyNoiseError
-from statpress.mechanisms.planning.plan import Verdict, disclosures, release_verdict, verdict
+from statpress.mechanisms.errors import ConfigError, MostlyIndependentError, MostlyNoiseError
+from statpress.mechanisms.planning.plan import (
+    ADVICE,
+    Verdict,
+    disclosures,
+    release_verdict,
+    verdict,
+)
 from statpress.tasks.release.foreseen import check_verdicts, warnings
 
 SHIPPED = Path(__file__).parents[2] / "configs"
@@ -53,7 +60,9 @@ WIDE = "columns: [c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11]"
         # Drawn from far more cells than there are records: uniform rows.
         (f"kind: microdata, mechanism: bootstrap, {WIDE}", {}, "mostly_noise", "uniform"),
         # The same columns from their pairs, with enough records and with too few.
-        (f"kind: microdata, {WIDE}", {}, "usable", "pairs of columns"),
+        (f"kind: microdata, {WIDE}", {"n": 100_000}, "usable", "pairs of columns"),
+        # In between single columns are right, and most relations are lost.
+        (f"kind: microdata, {WIDE}", {}, "mostly_independent", "Cramér's V"),
         (f"kind: microdata, {WIDE}", {"n": 300}, "mostly_noise", "pairs of columns"),
         # A table is read by its own cells, and microdata by those of two columns.
         ("kind: table, mechanism: laplace, columns: [c0, c1, c2]", {"epsilon": "0.2"},
@@ -84,7 +93,7 @@ def test_the_verdict_follows_from_a_public_figure(
     assert figure in found.figure
     if found.value is not None and found.threshold is not None:
         noisy = found.value > found.threshold
-        assert noisy == (name == "mostly_noise")
+        assert noisy == (name in ADVICE)
         assert f"{found.value:.3g}" in found.words
 
 
@@ -129,10 +138,58 @@ def test_every_refused_product_is_named_and_what_is_accepted_is_said(tmp_path: P
 
     accepting = release.config.model_copy(deep=True)
     for name in ("p", "q"):
-        object.__setattr__(accepting.products[name], "accept", "mostly_noise")
+        object.__setattr__(accepting.products[name], "accept", ("mostly_noise",))
     object.__setattr__(release, "config", accepting)
     said = check_verdicts(release, plan)
     assert len(said) == 2 and all("The config accepts that" in each for each in said)
+
+
+def test_what_is_accepted_is_one_verdict_or_a_list(tmp_path: Path) -> None:
+    both = "[mostly_noise, mostly_independent]"
+    for product, name in ((f"kind: microdata, {WIDE}", "mostly_independent"),
+                          ("kind: table, mechanism: laplace, columns: [c0, c1, c2, c3]",
+                           "mostly_noise")):  # fmt: skip
+        other = {"mostly_noise": "mostly_independent"}.get(name, "mostly_noise")
+        for accepting in (name, both):
+            release, plan = planned(tmp_path, f"{product}, accept: {accepting}")
+            assert [each.endswith("The config accepts that.") for each in warnings(release, plan)]
+            assert check_verdicts(release, plan) == warnings(release, plan)
+        for refusing in (other, "[]", "null"):
+            release, plan = planned(tmp_path, f"{product}, accept: {refusing}")
+            with pytest.raises(ConfigError, match=name.replace("_", " ")) as caught:
+                check_verdicts(release, plan)
+            assert f"accept: {name}" in caught.value.next_step
+            assert plan_facts(release, plan, None)["products"]["p"]["verdict"]["accepted"] is False
+    with pytest.raises(ConfigError, match="accept"):
+        planned(tmp_path, f"kind: microdata, {WIDE}, accept: [usable]")
+
+
+def test_a_config_that_was_charged_before_is_only_warned_of_lost_relations(tmp_path: Path) -> None:
+    release, plan = planned(tmp_path, f"kind: microdata, {WIDE}")
+    (mechanism,) = plan.describe()
+    mu = Fraction(str(mechanism["mu"]))
+    charge = {"config_sha256": "", "mechanisms": [mechanism]}
+    allowed = [
+        charge | {"config_sha256": release.sha256, "mechanisms": []},
+        charge,
+        charge | {"mechanisms": [mechanism | {"mu": str(mu * Fraction(9, 10))}]},
+    ]
+    for each in allowed:
+        (said,) = check_verdicts(release, plan, [each])
+        assert "until the next version" in said
+    refused = [
+        charge | {"mechanisms": []},
+        charge | {"mechanisms": [mechanism | {"product": "q"}]},
+        charge | {"mechanisms": [mechanism | {"sizes": "10 10"}]},
+        charge | {"mechanisms": [mechanism | {"mu": str(mu * Fraction(11, 10))}]},  # had more
+        charge | {"mechanisms": [{"product": "p", "mechanism": "laplace", "scale": "1"}]},
+    ]
+    with pytest.raises(MostlyIndependentError):
+        check_verdicts(release, plan, refused)
+    # What would be mostly noise never had leave.
+    release, plan = planned(tmp_path, f"kind: microdata, {WIDE}", n=300)
+    with pytest.raises(MostlyNoiseError):
+        check_verdicts(release, plan, [charge | {"config_sha256": release.sha256}])
 
 
 def test_shares_that_are_left_out_divide_what_the_others_leave(tmp_path: Path) -> None:
