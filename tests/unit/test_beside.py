@@ -13,7 +13,7 @@ from coded import dependent_codes, domain_of, in_memory
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, Privacy, ZeroPattern
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
-from statpress.mechanisms.marginals.marginals import MarginalsKnobs
+from statpress.mechanisms.marginals.marginals import ColumnGroup, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import NoisySum, NoisyTable
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
@@ -21,6 +21,8 @@ from statpress.mechanisms.planning.planner import plan_release
 from statpress.mechanisms.registry import KINDS
 from statpress.mechanisms.tables.perturbed import PerturbedKnobs
 from statpress.tasks.products.beside import with_beside
+from statpress.tasks.products.marginal_product import kept_in_words
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.build import derive
 from statpress.tasks.release.entropy import SeededRandomness
 
@@ -35,13 +37,13 @@ PRODUCTS = {
 }
 
 
-def plan_of(domain: Domain) -> Plan:
+def plan_of(domain: Domain, **knobs_of: Any) -> Plan:
     requests = [
         ProductRequest(
             name=name,
             kind=KINDS[kind],
             mechanism=mechanism,
-            knobs=knobs,
+            knobs=knobs_of.get(name, knobs),
             columns=columns,
             share=Decimal(share),
         )
@@ -130,6 +132,20 @@ def test_records_are_nearer_to_a_precise_table_beside_and_the_own_tables_stay() 
             assert np.array_equal(together.residuals.values[group], values)
     mean = np.mean(errors, axis=0)
     assert mean[0] < 0.7 * mean[1], mean
+
+
+def test_a_pair_that_only_another_product_measured_is_one_that_is_not_in_the_own_tables() -> None:
+    """Its relation is said, and neither an error nor what was kept by the own tables."""
+    pairs = (ColumnGroup(columns=("c1", "c2")),)
+    plan = plan_of(domain_of(SIZES), records=MarginalsKnobs(pairs=pairs))
+    derived = derive(plan, drawn_of(plan, 2)).derived["records"]
+    files = kind_of(plan.products[0]).publication(plan.products[0], derived).tables
+    (arrays,) = files[-1].rows.batches()
+    rows = dict(zip(files[-1].rows.schema.names, (each.to_pylist() for each in arrays), strict=True))
+    assert rows["relation"] == ["measured elsewhere", "assumed independent", "measured"]
+    assert [error is None for error in rows["standard_error"]] == [True, True, False]
+    listed = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+    assert "1 were measured by another product" in kept_in_words(listed)
 
 
 def test_the_same_release_gives_the_same_records() -> None:
