@@ -362,7 +362,7 @@ def _errors(
 ) -> Iterator[MarginalErrors]:
     """The errors of some groups, with one pass over the codes of either."""
     found = derived.microdata
-    synthetic = _tables(found.domain, groups, found.codes)
+    synthetic = tables_of_records(found.domain, groups, found.codes)
     for group, published, true in zip(groups, synthetic, private.tables(groups), strict=True):
         held = None
         if group in found.residuals.values:
@@ -374,7 +374,7 @@ def _errors(
         )
 
 
-def _tables(
+def tables_of_records(
     domain: Domain, groups: Sequence[Group], codes: Sequence[NDArray[np.unsignedinteger]]
 ) -> list[NDArray[np.int64]]:
     """Tables of the published records, by group of columns."""

@@ -20,7 +20,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
 from statpress.mechanisms.registry import KINDS
 from statpress.mechanisms.tables.perturbed import PerturbedKnobs
-from statpress.tasks.products.beside import with_beside
+from statpress.tasks.products.beside import differences, with_beside
 from statpress.tasks.products.marginal_product import kept_in_words
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.build import derive
@@ -141,11 +141,34 @@ def test_a_pair_that_only_another_product_measured_is_one_that_is_not_in_the_own
     derived = derive(plan, drawn_of(plan, 2)).derived["records"]
     files = kind_of(plan.products[0]).publication(plan.products[0], derived).tables
     (arrays,) = files[-1].rows.batches()
-    rows = dict(zip(files[-1].rows.schema.names, (each.to_pylist() for each in arrays), strict=True))
+    rows = dict(
+        zip(files[-1].rows.schema.names, (each.to_pylist() for each in arrays), strict=True)
+    )
     assert rows["relation"] == ["measured elsewhere", "assumed independent", "measured"]
     assert [error is None for error in rows["standard_error"]] == [True, True, False]
     listed = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
     assert "1 were measured by another product" in kept_in_words(listed)
+
+
+def test_records_that_are_apart_from_a_figure_are_said_to_be() -> None:
+    """Hardly ever where they were fitted to it; always where they were not and it is far."""
+    said = []
+    for seed in range(20):
+        drawn = drawn_of(PLAN, seed)
+        derived = derive(PLAN, drawn).derived
+        said += differences(PLAN, drawn, derived)
+    assert len(said) <= 2, said
+    total, counts = drawn["mean"].numbers["sum"][0], drawn["single"].counts
+    noise = {product.name: product.mechanism for product in PLAN.products}
+    far = int(12 * noise["mean"].moments.scale)
+    moved = drawn | {
+        "mean": dataclasses.replace(
+            drawn["mean"], numbers=drawn["mean"].numbers | {"sum": (total + far,)}
+        ),
+        "single": dataclasses.replace(drawn["single"], counts=np.roll(counts, 1)),
+    }
+    texts = differences(PLAN, moved, derived)
+    assert [text.split(" by ")[0].split(" from ")[1] for text in texts] == ["single", "mean"]
 
 
 def test_the_same_release_gives_the_same_records() -> None:
