@@ -30,8 +30,8 @@ from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.products.marginal_product import kept_in_words
 from statpress.tasks.products import beside
+from statpress.tasks.products.marginal_product import kept_in_words
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.query import Question, ask, conditions_of
