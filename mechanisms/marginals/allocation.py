@@ -7,8 +7,10 @@ of one record, B = 2/s^2 for noise of variance s^2; a unit of c records spends c
 stated for a reference: columns with equally frequent cells, and pairs whose distance from
 independence is a total variation of 0.07 on average, about what social surveys have. Among the
 pairs of a table it is about lognormal, of a standard deviation of 1 in logarithms (public tables:
-few pairs are far above the average, and half of them below six tenths of it). A table of one column
-has the noise of its own and of the tables that hold it, projected; a pair has that of both columns,
+few pairs are far above the average, and half of them below six tenths of it). Shares are compared
+for one of 2: scores and tables of pairs then get more of a small budget, and the few strong pairs
+that this saves weigh more in realised errors than in expected ones. A table of one column has the
+noise of its own and of the tables that hold it, projected; a pair has that of both columns,
 and what is left of its dependence. They add up in squares, being of independent noise.
 
 With scores, pairs are given by what their score is expected to say: their posterior mean distance
@@ -397,13 +399,22 @@ class _Workload:
 _NODES, _NODE_WEIGHTS = np.array([-(3**0.5), 0.0, 3**0.5]), np.array([1, 4, 1]) / 6
 """Gauss and Hermite's for a normal variable."""
 _LEAST_SHARE = 1e-12  # that says anything
-_SPREAD = 1.0
-_LEVELS = np.exp(_SPREAD * special.ndtri((np.arange(9) + 0.5) / 9))
-_LEVELS *= REFERENCE / _LEVELS.mean()
-"""Distances from independence of the reference's pairs, equally frequent."""
 
 
-def _errors(work: _Workload, shares: Shares, mu: float, n: int) -> tuple[list[float], float]:
+def _reference(spread: float) -> Floats:
+    """Distances from independence of pairs, equally frequent."""
+    levels = np.exp(spread * special.ndtri((np.arange(9) + 0.5) / 9))
+    scaled: Floats = levels * (REFERENCE / levels.mean())
+    return scaled
+
+
+STATED, COMPARED = _reference(1.0), _reference(2.0)
+"""Pairs for which errors are stated, and those for which shares are compared."""
+
+
+def _errors(
+    work: _Workload, shares: Shares, mu: float, n: int, levels: Floats = STATED
+) -> tuple[list[float], float]:
     """Expected total variation of every column, and of the groups on average."""
     k = work.sizes
     one_way = max(shares.one_way, _LEAST_SHARE) if len(work.number) else 1.0
@@ -412,7 +423,7 @@ def _errors(work: _Workload, shares: Shares, mu: float, n: int) -> tuple[list[fl
         single = _single_errors(k, first, n)
         return single, float(np.mean(single))
     scale = MEAN_ABSOLUTE * (work.ends - 1).prod(axis=1)
-    amounts, left = _allocated(work, scale, first, shares, mu, n)
+    amounts, left = _allocated(work, scale, first, shares, mu, n, levels)
     shown = (amounts / 2 / work.cells)[:, None] * work.inside
     single = _single_errors(k, first + shown.sum(axis=0) * k, n)
     squares = work.inside @ np.square(single) / work.number
@@ -422,7 +433,7 @@ def _errors(work: _Workload, shares: Shares, mu: float, n: int) -> tuple[list[fl
 
 
 def _allocated(
-    work: _Workload, scale: Floats, first: Floats, shares: Shares, mu: float, n: int
+    work: _Workload, scale: Floats, first: Floats, shares: Shares, mu: float, n: int, levels: Floats
 ) -> tuple[Floats, Floats]:
     """Amounts float64[classes], and what they leave float64[classes, levels, nodes] of distances.
 
@@ -433,23 +444,24 @@ def _allocated(
         shares: Of the steps.
         mu: For a unit of one record.
         n: Number of records.
+        levels: Distances of the pairs, equally frequent.
     """
     rest = max(shares.rest, 0.0) * mu**2
     parts = (work.weights * work.cells) ** SHRUNK
     amounts = parts * (rest / (parts * work.number).sum())
-    given = np.broadcast_to(amounts[:, None, None], (len(parts), len(_LEVELS), len(_NODES)))
+    given = np.broadcast_to(amounts[:, None, None], (len(parts), len(levels), len(_NODES)))
     is_pair = work.pairs
     if shares.screen > _LEAST_SHARE and (n_pairs := float(work.number[is_pair].sum())) > 1:
         sigma = math.sqrt(4 * n_pairs / (shares.screen * mu**2))
         noise = first**-0.5
         bias = 0.8 * work.sizes * np.minimum(noise, n / work.sizes + 0.4 * noise)
         squares = (work.inside @ bias**2 / work.number)[is_pair]
-        means = np.sqrt((2 * n * _LEVELS) ** 2 + squares[:, None])  # [pairs, levels]
+        means = np.sqrt((2 * n * levels) ** 2 + squares[:, None])  # [pairs, levels]
         gaps = means[:, :, None, None] + sigma * _NODES[:, None] - means[:, None, None, :]
         logs = -0.5 * (gaps / sigma) ** 2
         posterior = np.exp(logs - logs.max(axis=3, keepdims=True))
-        expected = (posterior * _LEVELS).sum(axis=3) / posterior.sum(axis=3)
-        frequency = work.number[is_pair, None, None] / len(_LEVELS) * _NODE_WEIGHTS
+        expected = (posterior * levels).sum(axis=3) / posterior.sum(axis=3)
+        frequency = work.number[is_pair, None, None] / len(levels) * _NODE_WEIGHTS
         total = float((amounts * work.number)[is_pair].sum())
         given = given.copy()
         given[is_pair] = _poured(
@@ -460,8 +472,8 @@ def _allocated(
         )
         amounts = amounts.copy()
         amounts[is_pair] = (given[is_pair] * _NODE_WEIGHTS).sum(axis=2).mean(axis=1)
-    rates = (2 * n * _LEVELS / scale[:, None]) ** 2 / 2
-    return amounts, _LEVELS[:, None] / np.sqrt(1 + rates[:, :, None] * given)
+    rates = (2 * n * levels / scale[:, None]) ** 2 / 2
+    return amounts, levels[:, None] / np.sqrt(1 + rates[:, :, None] * given)
 
 
 def _poured(heights: Floats, rates: Floats, frequency: Floats, total: float) -> Floats:
@@ -512,7 +524,7 @@ def _best_shares(
     @functools.cache
     def error(point: tuple[float, float]) -> float:
         shares = Shares(*point, triples)
-        return _errors(work, shares, mu, n)[1] if shares.rest > 0 else math.inf
+        return _errors(work, shares, mu, n, COMPARED)[1] if shares.rest > 0 else math.inf
 
     best = min(itertools.product(firsts.tolist(), scores.tolist()), key=error)
     for halving in range(_HALVINGS):
