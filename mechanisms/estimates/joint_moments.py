@@ -127,6 +127,10 @@ class JointMoments:
         """Standard deviation of the noise on the sum of records, in ranges upper - lower."""
         return float(self.scale) / (2 * _HALF)
 
+    def noisy_sum(self, total: int, n_records: int) -> tuple[float, float]:
+        """The sum of records in ranges from the lower bound, and its noise's standard deviation."""
+        return total / (2 * _HALF) + n_records / 2, self.sigma
+
     @property
     def square_weight(self) -> float:
         """The noise on the sum of records over that on the sum of squares, in ranges."""

@@ -6,6 +6,14 @@ categories) are alike: they have correlation exp(-(i - j)^2 / (2 l^2)) in part; 
 is integrated over a grid by the evidence of the noisy shares themselves (empirical Bayes), so a
 column with spikes is left as it was measured.
 
+**Means.** Noise that is cut off at 0 in the long tail of a column adds to its mean. The shares of
+numbers and dates are therefore the nearest ones whose mean is within a standard deviation of that
+of the unbiased counts. That far, and not 1.96 of them, since the mean of a long tail always ends
+at the upper end: on counts of doctors' visits (negative binomial of mean 2.9 in 100 cells, 5 912
+records, epsilon 1) the error of the mean is .66 for 1.20 without, and 1.05 with 1.96; that of the
+shares .026 for .032 and .030. A sum that another product of the release measured, such as a mean,
+is combined with that of the counts by inverse variances and kept to in the same way.
+
 **Pairs** are denoised together. The deviation of a pair's table from independence is taken as a
 random matrix with covariance t C_a x C_b: the covariances C_j of columns are shared by all pairs of
 a column and learnt from them (empirical Bayes), so a pair with much noise borrows from the others
@@ -29,13 +37,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
 from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
+    NoisySum,
     Residuals,
     centred,
     subgroups,
@@ -531,10 +540,101 @@ def one_ways(
         if not possible.all():
             shares = np.where(possible, shares, 0.0)
             shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
+        if smoothed and variance:
+            sides = _of_mean(residuals, column, declared) if isinstance(declared, Ranges) else []
+            for each in released.beside:
+                if isinstance(each, NoisySum) and each.column == column:
+                    sides += _of_sum(residuals, each, n)
+            shares = _within(shares, estimate / n, sides, possible)
         if smoothed and variance and isinstance(declared, Categorical):
             shares = _with_every_category(shares, declared.n_values, possible, n)
         projected.append(shares)
     return tuple(projected)
+
+
+_BEYOND = 0.1587  # probability of a mean beyond each end of its interval: one standard deviation
+_HALVINGS = 30
+_NEARLY = 1e-9
+
+
+def _of_mean(residuals: Residuals, column: int, declared: Ranges) -> list[Floats]:
+    """Weights float64[k] whose sum over the cells is at most 0 where the mean is in its interval.
+
+    A mean is at most c if the sum of (value - c) is not positive, which holds with cells
+    that have no amount too, such as ``missing``. The interval is that of the unbiased counts'
+    mean, by their exact noise.
+    """
+    counted = np.isin(np.arange(declared.size), declared.amounts)
+    numbers = np.zeros(declared.size)
+    numbers[counted] = _numbers(declared)
+    counts = residuals.table((column,))
+    total = float(counts[counted].sum())
+    if total <= 0 or len(declared.amounts) < 2:
+        return []
+    mean = float(numbers @ counts) / total
+    deviations = np.where(counted, numbers - mean, 0.0)
+    sd = math.sqrt(residuals.query_variance((column,), deviations)) / total
+    least, most = ends_of(mean, sd, float(numbers[counted].min()), float(numbers[counted].max()))
+    return [np.where(counted, numbers - most, 0.0), np.where(counted, least - numbers, 0.0)]
+
+
+def _of_sum(residuals: Residuals, measured: NoisySum, n: float) -> list[Floats]:
+    """Such weights where a sum is in its interval, by the counts and the measured sum together."""
+    group, weights = (measured.column,), measured.weights
+    values = np.array([float(weights @ residuals.table(group)), measured.value])
+    precisions = 1 / np.array([residuals.query_variance(group, weights), measured.variance])
+    combined, sd = float(values @ precisions / precisions.sum()), float(precisions.sum() ** -0.5)
+    least, most = ends_of(combined, sd, n * float(weights.min()), n * float(weights.max()))
+    return [weights - most / n, least / n - weights]
+
+
+def _numbers(declared: Ranges) -> Floats:
+    """What each of a column's ``amounts`` stands for; dates by their places."""
+    codes = np.array(declared.amounts)
+    return np.asarray(codes if isinstance(declared, Date) else declared.decode(codes), float)
+
+
+def ends_of(value: float, sd: float, least: float, most: float) -> tuple[float, float]:
+    """Where a mean or a sum may be that is known to lie in [least, most], from a noisy value of it.
+
+    Both ends are a standard deviation away where the value is far inside. Noise goes beyond each
+    with that probability given that the truth is inside, so that a value outside [least, most]
+    leaves room for the truth.
+    """
+    from scipy.special import ndtr, ndtri
+
+    down, up = (ndtri(_BEYOND * ndtr(room / sd)) for room in (most - value, value - least))
+    return value + sd * float(down), value - sd * float(up)
+
+
+def _within(
+    shares: Floats, estimate: Floats, sides: Sequence[Floats], possible: Booleans
+) -> Floats:
+    """The shares, or the possible ones nearest to an estimate whose sums of sides are at most 0.
+
+    With a multiplier b >= 0 these are the projection of (estimate - b side) onto the simplex, and
+    the sum falls as b grows. One side after the other moves the estimate; the last one holds
+    exactly, and all do that are of one mean.
+    """
+
+    def tilted(b: float) -> Floats:
+        moved = np.zeros(len(shares))
+        moved[possible] = project_to_simplex((estimate - b * side)[possible], 1.0).values
+        return moved
+
+    for side in sides:
+        largest = float(np.abs(side).max())
+        if side @ shares <= 0 or side[possible].min() >= -_NEARLY * largest:
+            continue
+        below, above = 0.0, 1.0 / largest
+        while side @ tilted(above) > 0:
+            below, above = above, 2 * above
+        for _ in range(_HALVINGS):
+            middle = (below + above) / 2
+            below, above = (middle, above) if side @ tilted(middle) > 0 else (below, middle)
+        shares = tilted(above)
+        estimate = estimate - above * side
+    return shares
 
 
 _MOST_FILLED = 0.01  # of the records

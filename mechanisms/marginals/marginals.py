@@ -266,7 +266,7 @@ def _check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_reco
             )
 
 
-Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
+Relation = Literal["known", "measured", "shrunk away", "measured elsewhere", "assumed independent"]
 _SHRUNK = 0.5  # of the variance of the noise
 
 
@@ -438,6 +438,8 @@ class Marginals:
     def postprocess(self, release: NoisyMarginals) -> Microdata:
         """Records and estimates; a function of the release only.
 
+        Records are fitted to what stands ``beside`` the release too, and estimates are not.
+
         Raises:
             ConfigError: Known totals and structural zeros leave no possible records.
         """
@@ -451,7 +453,8 @@ class Marginals:
             known=release.known,
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
-        return Microdata(release.domain, columns, model.residuals, _relations(model))
+        own = dataclasses.replace(release, beside=()).residuals()
+        return Microdata(release.domain, columns, own, _relations(model, own))
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, the workload's groups and triples."""
@@ -518,12 +521,14 @@ class Marginals:
         )
 
 
-def _relations(model: Model) -> dict[Group, Relation]:
+def _relations(model: Model, own: Residuals) -> dict[Group, Relation]:
     """For every pair of columns what is known of it."""
     relations: dict[Group, Relation] = {}
     for pair in model.pairs:
         if pair not in model.residuals.values:
             relations[pair] = "assumed independent"
+        elif pair not in own.values:
+            relations[pair] = "measured elsewhere"
         elif not model.residuals.variances[pair]:
             relations[pair] = "known"
         else:

@@ -98,6 +98,23 @@ class NoisyScores:
 
 
 @dataclass(frozen=True, eq=False)
+class NoisySum:
+    """A noisy sum over the records of a number that each has by its code in a column; public.
+
+    Attributes:
+        column: Position of the column.
+        weights: float64[k]: the number of each code.
+        value: The noisy sum; unbiased.
+        variance: Of its noise, without the sampling of records.
+    """
+
+    column: int
+    weights: Floats
+    value: float
+    variance: float
+
+
+@dataclass(frozen=True, eq=False)
 class Residuals:
     """The combined residuals of all measured groups and their subgroups.
 
@@ -216,6 +233,8 @@ class NoisyMarginals:
         scores: Distances of pairs from independence, if pairs were scored.
         tables: Tables of several columns.
         known: Public exact tables of one or two columns.
+        beside: What other products of the release measured of the same columns. Records are
+            fitted to it too; what is published of the tables does not depend on it.
     """
 
     domain: Domain
@@ -224,6 +243,7 @@ class NoisyMarginals:
     scores: NoisyScores | None
     tables: tuple[NoisyTable, ...]
     known: KnownTotals = field(default_factory=dict)
+    beside: tuple[NoisyTable | NoisySum, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -231,10 +251,11 @@ class NoisyMarginals:
         return tuple(column.size for column in self.domain.columns)
 
     def residuals(self) -> Residuals:
-        """All tables combined."""
+        """All tables combined, those of other products too."""
+        beside = [table for table in self.beside if isinstance(table, NoisyTable)]
         return combine(
             self.sizes,
-            [*self.one_way, *self.tables],
+            [*self.one_way, *self.tables, *beside],
             n_present=self.n_present,
             known=self.known,
         )
@@ -256,6 +277,13 @@ class NoisyMarginals:
         for group, exact in sorted(self.known.items()):
             digest.update(repr(group).encode())
             digest.update(exact.astype("<i8").tobytes())
+        for each in self.beside:
+            if isinstance(each, NoisyTable):
+                digest.update(repr((each.group, each.scale)).encode())
+                digest.update(each.values.astype("<i8").tobytes())
+            else:
+                digest.update(repr((each.column, each.value, each.variance)).encode())
+                digest.update(each.weights.astype("<f8").tobytes())
         return np.random.Generator(np.random.PCG64(int.from_bytes(digest.digest(), "little")))
 
 

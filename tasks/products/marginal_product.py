@@ -91,9 +91,11 @@ _WORDS = "synthetic records"
 _KEPT = ("strong", "weak", "lost")
 _ASSUMED = "assumed independent"
 _NOISE = "shrunk away"
+_ELSEWHERE = "measured elsewhere"
 _RELATIONS = {
     "measured": "measured",
     _NOISE: "measured; weaker than its noise",
+    _ELSEWHERE: "measured by another product of the release",
     _ASSUMED: "not measured: do not trust",
     "known": "public: met exactly",
 }
@@ -237,6 +239,8 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{lost} lost, whose relations, if there are any, are weaker than their noise and "
             "hardly show in the records"
         )
+    if relations[_ELSEWHERE]:
+        text += f". {relations[_ELSEWHERE]:,} were measured by another product of the release"
     if relations[_ASSUMED]:
         text += f". {relations[_ASSUMED]:,} were not measured"
     if relations["known"]:
@@ -358,7 +362,7 @@ def _errors(
 ) -> Iterator[MarginalErrors]:
     """The errors of some groups, with one pass over the codes of either."""
     found = derived.microdata
-    synthetic = _tables(found.domain, groups, found.codes)
+    synthetic = tables_of_records(found.domain, groups, found.codes)
     for group, published, true in zip(groups, synthetic, private.tables(groups), strict=True):
         held = None
         if group in found.residuals.values:
@@ -370,7 +374,7 @@ def _errors(
         )
 
 
-def _tables(
+def tables_of_records(
     domain: Domain, groups: Sequence[Group], codes: Sequence[NDArray[np.unsignedinteger]]
 ) -> list[NDArray[np.int64]]:
     """Tables of the published records, by group of columns."""
@@ -388,8 +392,9 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     "relation": (
         "string",
         "'measured': their joint table was. 'shrunk away': it was, and shows a relation weaker "
-        "than its noise, or none. 'assumed independent': it was not measured, and the records have "
-        "these two columns related only through others. 'known': it is public, and met exactly.",
+        "than its noise, or none. 'measured elsewhere': it was by another product of the release, "
+        "and only there. 'assumed independent': it was not measured, and the records have these "
+        "two columns related only through others. 'known': it is public, and met exactly.",
     ),
     "kept": (
         "string",
@@ -399,7 +404,7 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     ),
     "standard_error": (
         "number",
-        "Of the estimated count of one cell of their table; null if it was not measured.",
+        "Of the estimated count of one cell of their table; null if it was not measured here.",
     ),
     "score_raw": (
         "integer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +25,7 @@ from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_m
 from statpress.tasks.ledger.entries import Entry, canonical
 from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import code_span, markdown
+from statpress.tasks.products.beside import differences, with_beside
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
 from statpress.tasks.release.foreseen import accepted, unusable
@@ -53,7 +54,9 @@ def derive(plan: Plan, drawn: Mapping[str, Any]) -> Released:
     """What follows from the released products, by the post-processing of their kinds."""
     n_records = plan.privacy.n_records
     derived = {
-        product.name: kind_of(product).postprocess(product, drawn[product.name], n_records)
+        product.name: kind_of(product).postprocess(
+            product, with_beside(product, plan, drawn), n_records
+        )
         for product in plan.products
     }
     return Released(drawn, derived)
@@ -94,7 +97,9 @@ def write_bundle(
     write_codebook(run.building, package)
     write_metadata(run.building, with_sdmx=publish.sdmx)
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
-    (run.building / "README.md").write_text(_readme(run, release, plan, package), encoding="utf-8")
+    apart = differences(plan, products.raw, products.derived)
+    readme = _readme(run, release, plan, package, apart)
+    (run.building / "README.md").write_text(readme, encoding="utf-8")
     write_report(run.building, _manifest_facts(run, release, charge), pictures=publish.plots)
 
 
@@ -180,7 +185,13 @@ def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
     )
 
 
-def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) -> str:
+def _readme(
+    run: Run,
+    release: Release,
+    plan: Plan,
+    package: Mapping[str, Any],
+    apart: Sequence[str] = (),
+) -> str:
     config, unit = release.config, plan.privacy.unit.removeprefix("column ")
     spoken = [kind_of(product).words(product, plan) for product in plan.products]
     notes: dict[str, str] = {}
@@ -199,7 +210,10 @@ def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) 
         size=how_many(plan.privacy.n_units, plan.privacy.n_records),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
-        openings=[kind_of(each).opening(run.building, each.name) for each in plan.products],
+        openings=[
+            *(kind_of(each).opening(run.building, each.name) for each in plan.products),
+            *apart,
+        ],
         unusable=[
             (name, each.words, ADVICE[each.name], accepted(release, name, each))
             for name, each in unusable(plan).items()

@@ -30,6 +30,7 @@ from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products import beside
 from statpress.tasks.products.marginal_product import kept_in_words
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
@@ -222,6 +223,21 @@ def test_every_pair_has_its_relation(press: Any) -> None:
         assert (row["standard_error"] is not None) == known
         assert (row["relation"] == "assumed independent") == (not known)
     assert all(row["score_raw"] is None for row in rows_of(bundle, "small_pairs"))
+
+
+APART = "differ from pays by more than"
+
+
+def test_records_do_not_differ_from_what_stands_beside_them(press: Any) -> None:
+    readme = (press("messy") / "README.md").read_text()
+    assert APART not in " ".join(readme.split())
+
+
+def test_the_readme_says_where_they_do(agency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any distance counts as one here."""
+    monkeypatch.setattr(beside, "MOST_APART", -1e9)
+    readme = (messy(agency).run(insecure_seed=5).bundle / "README.md").read_text()
+    assert " ".join(readme.split()).count(APART) == 2  # the records of wide, and of small
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
