@@ -97,7 +97,7 @@ def test_a_config_without_words_adds_nothing(agency: Any) -> None:
     ("old", "new", "said"),
     [
         (REGION, REGION + "value_labels: [North], ", "1 value_labels for 2 categories"),
-        (PAY, PAY + "value_labels: [North], ", "no key 'value_labels'"),
+        (PAY, PAY + "value_labels: [North], ", "1 value_labels for 0 special values"),
         (PAY, PAY + 'label: "a\\tb", ', "one line of printable text"),
         (PAY, PAY + "unit: 5, ", "valid string"),
     ],
