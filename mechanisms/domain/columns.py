@@ -439,7 +439,13 @@ class Total(Column):
     def _check(self) -> None:
         if self.of.n_values < 2 or self.of.decode(np.arange(2)).dtype.kind not in "iuf":
             raise ConfigError(f"Column '{self.name}' has no two numbers.", where="columns")
-        if isinstance(self.of, Integer) and not self.of.special:
+        if isinstance(self.of, Ranges) and self.of.special:
+            raise ConfigError(
+                f"Totals of units are of amounts, and column '{self.name}' has special values.",
+                where="total",
+                next_step="Leave out 'special', or write 'per: record' without 'total'.",
+            )
+        if isinstance(self.of, Integer):
             return
         values = self.of.decode(np.arange(self.of.n_values))
         gaps = np.diff(values.astype(np.float64))

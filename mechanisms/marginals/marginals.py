@@ -221,12 +221,18 @@ def _target_of(knobs: MarginalsKnobs, domain: Domain) -> int | None:
     return domain.names.index(knobs.target)
 
 
-def _candidates(knobs: MarginalsKnobs, sizes: tuple[int, ...]) -> int:
+def _candidates(
+    knobs: MarginalsKnobs, sizes: tuple[int, ...], groups: tuple[tuple[Group, float], ...]
+) -> int:
     """How many triples may be chosen; none where they were not asked for."""
     if knobs.triples == "no" or (knobs.triples == "auto" and knobs.pairs != "all"):
         return 0
-    triples = itertools.combinations(sizes, 3)
-    return sum(math.prod(triple) <= MOST_TRIPLE_CELLS for triple in triples)
+    measured = dict(groups)  # of themselves
+    triples = itertools.combinations(range(len(sizes)), 3)
+    return sum(
+        triple not in measured and math.prod(sizes[c] for c in triple) <= MOST_TRIPLE_CELLS
+        for triple in triples
+    )
 
 
 def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
@@ -350,7 +356,7 @@ class Marginals:
         groups = _groups_of(knobs, target.domain)
         _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
-        screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes)
+        screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes, groups)
         n, effective = target.n_records, float(mu) / target.unit_records
         position, triples = _target_of(knobs, target.domain), 0.0
         if groups:
@@ -365,8 +371,8 @@ class Marginals:
             triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
         elif knobs.triples == "yes" or knobs.triple_share is not None:
             raise ConfigError(
-                "No triple of these columns can be chosen: they are fewer than three, or have too "
-                "many cells.",
+                "No triple of these columns can be chosen: they are fewer than three, have too "
+                "many cells, or are measured anyway.",
                 where="triples",
                 next_step="Leave the key out.",
             )

@@ -4,8 +4,9 @@ One release tells one truth: records are fitted to everything in it that bears o
 of it is public, and the noise of each product is independent of that of the others, so that tables
 combine by inverse variances (mechanisms.marginals.residuals). A product bears on records if it has
 the same column, declared alike, and its noise is known without that of sampling: noisy counts of
-all cells of one or two columns, and means, shares and sums of one column from noisy sums. Units of
-several records have a private number of records, so that nothing enters there.
+all cells of one or two columns, and means, shares and sums of one column from noisy sums. Where a
+column names the units nothing enters: products may then hold other records of the same unit, which
+differ by more than noise.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from statpress.tasks.products.marginal_product import tables_of_records
 
 MOST_APART = 3.0
 """Standard errors beyond which records and a figure of the same release are said to differ."""
+_STRETCH = 2.5  # half the variance of a square of Laplace noise over that of its mean
+_LEAST_PROBABILITY = 1e-300
 _MOST_COUNT = 2**42  # fits on the grid
 
 
@@ -70,9 +73,12 @@ def differences(plan: Plan, drawn: Mapping[str, Any], derived: Mapping[str, Any]
 def _apart(microdata: Microdata, measured: NoisyTable | NoisySum, n_records: int) -> float:
     """How far records are from a measurement, in standard errors of its noise and their own.
 
-    Of a table it is how far the sum of squares over all cells is above its mean, in standard
-    deviations.
+    Of a table it is the normal quantile of its sum of squares over all cells, as if that were a
+    multiple of a chi-square variable with the mean and variance of Laplace noise, which
+    is more than that of normal noise.
     """
+    from scipy.special import chdtrc, ndtri
+
     own = microdata.residuals
     group = (measured.column,) if isinstance(measured, NoisySum) else measured.group
     (records,) = tables_of_records(microdata.domain, [group], microdata.codes)
@@ -82,7 +88,8 @@ def _apart(microdata: Microdata, measured: NoisyTable | NoisySum, n_records: int
         return abs(float(measured.weights @ counts) - measured.value) / math.sqrt(variance)
     variance = measured.variance + (own.table_variance(group) if group in own.values else 0.0)
     squares = float(((counts - measured.counts) ** 2).sum()) / variance
-    return (squares - counts.size) / math.sqrt(2 * counts.size)
+    beyond = chdtrc(counts.size / _STRETCH, squares / _STRETCH)
+    return -float(ndtri(max(beyond, _LEAST_PROBABILITY)))
 
 
 def _beside(
@@ -90,7 +97,7 @@ def _beside(
 ) -> Iterator[tuple[str, NoisyTable | NoisySum]]:
     """What bears on a product's records, by the name of the product that measured it."""
     raw = drawn[product.name]
-    if isinstance(raw, NoisyMarginals) and not raw.domain.absent:
+    if isinstance(raw, NoisyMarginals) and plan.privacy.unit == "record":
         for other in plan.products:
             if other.name != product.name:
                 for measured in _measured(raw.domain, other, drawn[other.name]):

@@ -239,5 +239,5 @@ def totals_of(domain: Domain) -> list[Domain]:
     return [
         Domain((Total(name=column.name, of=column, lower=-5, upper=20),))
         for column in domain.columns
-        if isinstance(column, Integer) and column.n_values > 1
+        if isinstance(column, Integer) and column.n_values > 1 and not column.special
     ]

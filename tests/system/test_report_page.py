@@ -183,7 +183,7 @@ def test_it_answers_a_strangers_ten_questions(bundle: Path, text: str) -> None:
     for row in apart:
         listed = f"{row['column_1']} {row['column_2']} not measured: do not trust"
         assert listed in text, "which pairs are not to be trusted"
-    assert f"{len(apart)} were not (" in text
+    assert f"{len(apart)} were not measured." in text
     assert "Whom to ask Data desk, desk@numbers.example" in text, "who to ask"
     assert "May I reuse it? CC-BY-4.0" in text, "may I reuse it"
     year = manifest["created"][:4]

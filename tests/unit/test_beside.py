@@ -150,6 +150,16 @@ def test_a_pair_that_only_another_product_measured_is_one_that_is_not_in_the_own
     assert "1 were measured by another product" in kept_in_words(listed)
 
 
+def test_nothing_enters_where_a_column_names_the_units() -> None:
+    """Even if each has one record: products may have kept another one of a unit's."""
+    drawn = drawn_of(PLAN, 1)
+    privacy = Privacy.of_units(adjacency="replace_one", column="who", max_records=1, n_units=N)
+    plan = dataclasses.replace(PLAN, privacy=privacy)
+    assert with_beside(PLAN.products[0], plan, drawn) is drawn["records"]
+    assert differences(plan, drawn, derive(plan, drawn).derived) == []
+    assert with_beside(PLAN.products[0], PLAN, drawn) is not drawn["records"]
+
+
 def test_records_that_are_apart_from_a_figure_are_said_to_be() -> None:
     """Hardly ever where they were fitted to it; always where they were not and it is far."""
     said = []

@@ -184,10 +184,12 @@ def test_totals_are_those_of_the_kept_records(tmp_path: Path, key: str) -> None:
     assert found == {0.5: 1, 3.0: 1, 2.0: 1, 4.5: 2}
     assert TOTAL.code_of(3) == TOTAL.codes_of(np.array([2]), np.array([3]))[0]
     uneven = Numeric(name="pay", edges=(0.0, 1.0, 3.0, 9.0))
-    coded = Integer(name="age", lower=0, upper=2, special=(99,))  # no amount, and no third step
-    for column in (uneven, coded):
-        with pytest.raises(ConfigError, match="equally far apart"):
-            Total(name=column.name, of=column, lower=0, upper=4)
+    with pytest.raises(ConfigError, match="equally far apart"):
+        Total(name="pay", of=uneven, lower=0, upper=4)
+    for special in (99, 3):  # the second one is where the next amount would be
+        coded = Integer(name="age", lower=0, upper=2, special=(special,))
+        with pytest.raises(ConfigError, match="special values"):
+            Total(name="age", of=coded, lower=0, upper=4)
 
 
 @pytest.mark.parametrize("name", ["mean", "covariance"])

@@ -447,6 +447,11 @@ def test_what_cannot_be_served_is_refused() -> None:
         made(knobs=MarginalsKnobs(target="sex"))
     with pytest.raises(ConfigError, match="No triple"):
         made(domain_of((3, 4)), MarginalsKnobs(triples="yes"))
+    whole = MarginalsKnobs(groups=(ColumnGroup(columns=("c0", "c1", "c2")),))
+    every = made(domain_of((3, 4, 5)), whole, n_records=10**6, epsilon=3.0, n_cells=60)
+    assert every.shares.triples == 0  # the only triple is measured anyway
+    with pytest.raises(ConfigError, match="measured anyway"):
+        made(domain_of((3, 4, 5)), dataclasses.replace(whole, triples="yes"), n_cells=60)
     with pytest.raises(ConfigError, match="no share"):
         MarginalsKnobs(triples="no", triple_share=0.1)
     with pytest.raises(ConfigError, match="leave nothing"):
