@@ -80,7 +80,7 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
         notes.append("They are of the records that were counted, without any error of sampling.")
     if facts["chosen_by_noisy_scores"]:
         notes.append(
-            "Noisy scores decided which pairs were measured; errors hold given that decision."
+            "Noisy results decided which tables were measured; errors hold given that decision."
         )
     yield "\n".join(notes)
 

@@ -162,6 +162,7 @@ def _ratio(wanted: Floats, sums: Floats) -> Floats:
 
 
 _POINTS, _UPDATES = 16, 4
+_AT_ONCE = 1 << 21  # cells of a table times strengths
 _LEAST_EIGENVALUE = 1e-10  # of the largest; what is below is rounding
 _MANY_CODES, _LEAST_OF_MANY = 128, 2e-3  # most contrasts of so many codes carry no signal
 _LEAST_VARIANCE = 1e-3  # of that of the noise, of a cell given the others
@@ -314,10 +315,13 @@ def _posterior(
     spread = functools.reduce(np.multiply.outer, [basis.values for basis in bases])
     top = 3 * max(float(squares.mean()), variance)
     strengths = np.geomspace(0.002 * min(variance, top), top, _POINTS)
-    signal = np.multiply.outer(strengths, spread)
-    total = signal + variance
-    inside = tuple(range(1, total.ndim))
-    logs = -0.5 * (np.log(total) + squares / total).sum(axis=inside)
+    inside = tuple(range(1, spread.ndim + 1))
+    at_once = max(1, _AT_ONCE // spread.size)
+    blocks = [slice(first, first + at_once) for first in range(0, _POINTS, at_once)]
+    logs = np.empty(_POINTS)
+    for block in blocks:
+        total = np.multiply.outer(strengths[block], spread) + variance
+        logs[block] = -0.5 * (np.log(total) + squares / total).sum(axis=inside)
     if score is not None:
         expected = MEAN_ABSOLUTE * np.sqrt(strengths) * math.prod(b.spread for b in bases)
         expected = np.sqrt(expected**2 + score.bias**2)
@@ -325,7 +329,10 @@ def _posterior(
         logs -= 0.5 * (np.log(error) + (score.distance - expected) ** 2 / error)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    gain = np.tensordot(weights, signal / total, axes=1)
+    gain = np.zeros(spread.shape)
+    for block in blocks:
+        signal = np.multiply.outer(strengths[block], spread)
+        gain += np.tensordot(weights[block], signal / (signal + variance), axes=1)
     kept = float((gain * spread).sum() / spread.sum())
     return _Posterior(z * gain, variance * gain, float((weights * strengths).sum()), kept)
 

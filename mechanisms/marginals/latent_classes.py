@@ -20,8 +20,8 @@ invent interactions, which averages of more do not.
 
 from __future__ import annotations
 
-import functools
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -35,6 +35,7 @@ MOST_CODES, MOST_CELLS = 128, 1536
 _FEWEST, _MOST, _PER_CELL = 60, 150, 2  # classes
 _MOST_STARTS, _FEWEST_STARTS, _CODES_OF_ALL = 8, 2, 4000
 _ROUNDS = 100
+_AT_ONCE = 1 << 21  # cells of a table, but for its last column, times classes
 _WEIGHT, _MOST_WEIGHT = 0.5, 0.5
 
 
@@ -85,10 +86,13 @@ class LatentClasses:
         total: Floats = np.zeros(())
         for weights, given in self.fits:
             *first, last = (given[place] for place in places)
-            joint = functools.reduce(
-                lambda table, shares: table[..., None, :] * shares, first, weights
-            )
-            total = total + joint @ last.T
+            at_once = max(1, _AT_ONCE // math.prod(map(len, first)))
+            for block in range(0, len(weights), at_once):
+                inside = slice(block, block + at_once)
+                joint = weights[inside]
+                for shares in first:
+                    joint = joint[..., None, :] * shares[:, inside]
+                total = total + joint @ last[:, inside].T
         return total / len(self.fits)
 
     def smoothed(

@@ -124,7 +124,7 @@ class MarginalsKnobs:
         target: A column that the others are to tell: the groups that hold it count more, for
             people who train a classifier or a regression of it on the records.
         triples: Whether triples of columns are chosen by what the noisy pairs say of them, and
-            measured; ``auto`` where pairs are far above their noise.
+            measured; ``auto`` where pairs are scored and far above their noise.
         screen: Whether noisy scores decide which pairs are measured; ``auto`` for many pairs.
         records: Number of records to publish, or ``n`` for as many as there are.
         one_way_share: Of the budget for tables of single columns; by default from the size
@@ -225,7 +225,8 @@ def _candidates(
     knobs: MarginalsKnobs, sizes: tuple[int, ...], groups: tuple[tuple[Group, float], ...]
 ) -> int:
     """How many triples may be chosen; none where they were not asked for."""
-    if knobs.triples == "no" or (knobs.triples == "auto" and knobs.pairs != "all"):
+    as_declared = knobs.pairs != "all" or knobs.screen == "no"
+    if knobs.triples == "no" or (knobs.triples == "auto" and as_declared):
         return 0
     measured = dict(groups)  # of themselves
     triples = itertools.combinations(range(len(sizes)), 3)

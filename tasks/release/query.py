@@ -137,7 +137,9 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
         "where": {column: list(values) for column, values in conditions.items()},
         "confidence": question.confidence,
         "of": "a population" if question.population else "these records",
-        "chosen_by_noisy_scores": stated[name]["score_scale"] is not None,
+        "chosen_by_noisy_scores": (
+            stated[name]["score_scale"] is not None or "triple_share" in stated[name]
+        ),
         **({"sample": asdict(sample)} if sample else {}),
         "cells": cells,
     }

@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from statpress.mechanisms.marginals import latent_classes, pair_cells
+from statpress.mechanisms.marginals import denoising, latent_classes, pair_cells
 from statpress.mechanisms.marginals.denoising import (
     _Basis,
     _likely,
+    _posterior,
     _predicted,
     _with_every_category,
     fit_margins,
@@ -248,3 +249,20 @@ def test_every_declared_category_has_a_record() -> None:
     assert found[4] == pytest.approx(0.0005 * 0.999)
     assert one_way_counts(found, 1000)[1] == 1
     assert np.array_equal(_with_every_category(shares, 4, possible, 50.0), shares)
+
+
+def test_large_tables_are_worked_on_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_way, pairs = mixture(1, (6, 5, 7))
+    classes = LatentClasses.of(one_way, pairs, np.random.default_rng(3))
+    rng = np.random.default_rng(4)
+    bases = [_Basis.of(np.cov(rng.normal(size=(k, 30)))) for k in (3, 4, 5)]
+    residual = rng.normal(size=(3, 4, 5))
+
+    def found() -> list[np.ndarray]:
+        posterior = _posterior(residual, 0.3, bases)
+        return [classes.table((0, 1, 2)), posterior.mean, posterior.variance]
+
+    whole = found()
+    for module in (latent_classes, denoising):
+        monkeypatch.setattr(module, "_AT_ONCE", 200)
+    assert all(map(np.allclose, found(), whole))

@@ -261,6 +261,8 @@ def test_triples_are_chosen_by_what_pairs_suggest() -> None:
     mechanism, release = released(triples="no")
     assert mechanism.widest == 2 and all(len(each.group) == 2 for each in release.tables)
     assert made(domain, n_cells=3**7, n_records=200).shares.triples == 0  # weak pairs
+    unscored, _ = released(screen="no")  # whose intervals hold whatever the data
+    assert unscored.shares.triples == 0
 
 
 def test_the_evidence_of_a_release_holds_its_triples() -> None:
