@@ -145,17 +145,19 @@ class Residuals:
             variance += self.variances[part] * lost / self._cells_without(group, part) ** 2
         return variance
 
-    def query_variance(self, group: Group, weights: Floats) -> float:
-        """Variance of the sum of weights times the cells of ``table``."""
-        variance = 0.0
+    def weights_by_part(self, group: Group, weights: Floats) -> dict[Group, Floats]:
+        """What the sum of weights times the cells of ``table`` takes of every residual."""
+        found = {}
         for part in subgroups(group):
             self._check(part)
-            v = self.variances[part]
-            if v:
-                others = tuple(i for i, column in enumerate(group) if column not in part)
-                rest = centred(weights.sum(axis=others))
-                variance += v * float((rest**2).sum()) / self._cells_without(group, part) ** 2
-        return variance
+            others = tuple(i for i, column in enumerate(group) if column not in part)
+            found[part] = centred(weights.sum(axis=others)) / self._cells_without(group, part)
+        return found
+
+    def query_variance(self, group: Group, weights: Floats) -> float:
+        """Variance of the sum of weights times the cells of ``table``."""
+        parts = self.weights_by_part(group, weights).items()
+        return sum(self.variances[part] * float((each**2).sum()) for part, each in parts)
 
     def present(self, n_records: int) -> float:
         """The number of present records, within its range."""

@@ -1,0 +1,499 @@
+"""Means, differences, correlations, quantiles and least squares from noisy tables of few columns.
+
+A sum over the records of a function of the codes of a group of columns is linear in that group's
+table, and so in its residuals (statpress.mechanisms.marginals.residuals): of the residual of each
+part t of a group Q the function f takes f_t = C_t f / K(Q without t), where C_t sums over the
+columns outside t and centres every axis of t. The residuals' noises are uncorrelated, so two sums,
+f of Q and h of Q', have the noise covariance
+
+    sum over t within Q and Q' of v_t <C_t f, C_t h> / (K(Q without t) K(Q' without t)).
+
+**Least squares.** With z = (y, x_1, .., x_K), functions of a record's codes, and S = sum of z z',
+g(b) = (S (1, -b)) without its first entry is linear in the tables and 0 at the coefficients. Its
+covariance V(b) is quadratic in (1, -b). It has two parts: the noise, exactly, and sampling where a
+population is asked for. If all columns together were measured, sampling adds the sum of
+z_i z_j z_k z_l, which needs no assumption (White 1980, doi 10.2307/1912934); else errors of one
+variance are assumed, and it adds s^2 S_xx with s^2 = (1, -b) S (1, -b)'/n. At the estimate this is
+tr(S_xx^-1 V) too small, which is added back.
+
+- *Wald* intervals where S_xx is clear of its noise N: with M = S_xx^(-1/2) N S_xx^(-1/2) and s_M^2
+  the operator norm of E M^2, |M| < 1 with probability 0.99 if s_M sqrt(2 ln(200 K)) <= 1 (Tropp
+  2012, theorem 4.1, doi 10.1007/s10208-011-9099-z), and then S_xx is positive definite (Weyl).
+- Else, for K = 1, Fieller's set (statpress.mechanisms.estimates.fieller), and for more *Anderson
+  and Rubin's* (1949, doi 10.1214/aoms/1177730090): the b_j for which some other coefficients have
+  g' V^-1 g <= the quantile of chi squared with K degrees of freedom. It needs no S_xx that is clear
+  of its noise. Published is the smallest interval that holds it, which may be unbounded.
+
+**Quantiles.** At each value t the number of records below it, less the share q of all, is such a
+sum; the values where it is not significantly off 0 are the set. Within a range of values records
+count as evenly spread. **Correlations** have normal intervals on Fisher's scale, by the derivatives
+of six sums.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.fieller import Quotient, normal_quantile
+from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.target_tables import Floats, Group
+
+_CLEAR = 0.01
+"""Probability that a matrix is taken for clear of its noise though it is not."""
+_STEPS_OUT = 14  # of the Wald error, each four times the last, beyond which a set is unbounded
+_HALVINGS = 16
+_STEPS = 64  # of a code, between which a quantile is found by straight lines
+_CLEAR_SQUARES = 4.0  # standard errors of sums of squares that a correlation asks for
+
+
+@dataclass(frozen=True, eq=False)
+class CellFunction:
+    """A number for each cell of a group of columns.
+
+    Attributes:
+        group: Positions of the columns, ascending.
+        values: float64 of the shape of their sizes.
+    """
+
+    group: Group
+    values: Floats
+
+    def __mul__(self, other: CellFunction) -> CellFunction:
+        """The product, a function of the columns of both."""
+        group = tuple(sorted({*self.group, *other.group}))
+        return CellFunction(group, self.along(group) * other.along(group))
+
+    def along(self, group: Group) -> Floats:
+        """The values with an axis for each column of a larger group."""
+        shape = iter(self.values.shape)
+        return self.values.reshape([next(shape) if c in self.group else 1 for c in group])
+
+
+ONE = CellFunction((), np.ones(()))
+"""What every record counts once."""
+
+
+class Moments(NamedTuple):
+    """Estimated sums of functions over the records."""
+
+    values: Floats  # float64[m]; unbiased
+    covariance: Floats  # float64[m, m]: of their noise
+
+
+def moments(residuals: Residuals, functions: Sequence[CellFunction]) -> Moments:
+    """The sums of functions over the records, with the exact covariance of their noise.
+
+    Raises:
+        NotMeasuredError: No measured table holds the columns of one of them together.
+    """
+    values = np.zeros(len(functions))
+    covariance = np.zeros((len(functions), len(functions)))
+    by_part: dict[Group, list[tuple[int, Floats]]] = {}
+    for i, function in enumerate(functions):
+        for part, weights in residuals.weights_by_part(function.group, function.values).items():
+            values[i] += float((weights * residuals.values[part]).sum())
+            if residuals.variances[part]:
+                by_part.setdefault(part, []).append((i, weights.ravel()))
+    for part, rows in by_part.items():
+        places, weights = [i for i, _ in rows], np.stack([each for _, each in rows])
+        covariance[np.ix_(places, places)] += residuals.variances[part] * (weights @ weights.T)
+    return Moments(values, covariance)
+
+
+def sampling(residuals: Residuals, functions: Sequence[CellFunction]) -> Floats:
+    """float64[m, m]: what sampling adds to the covariance of sums that are 0 in the population.
+
+    Raises:
+        NotMeasuredError: No measured table holds all their columns together.
+    """
+    group = tuple(sorted({column for each in functions for column in each.group}))
+    table = residuals.table(group)
+    rows = np.stack([np.broadcast_to(each.along(group), table.shape).ravel() for each in functions])
+    return _positive(rows * table.ravel() @ rows.T)
+
+
+def _positive(matrix: Floats) -> Floats:
+    """The symmetric matrix without what is below 0, where its rows have one scale."""
+    scale = np.sqrt(np.abs(np.diag(matrix)))
+    scale[scale == 0] = 1.0
+    values, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T * scale * scale[:, None])
+
+
+class Interval(NamedTuple):
+    """An estimate with its confidence set, of which an end may be infinite."""
+
+    value: float
+    standard_error: float  # by derivatives; NaN where the set is not made by it
+    lower: float
+    upper: float
+    p_value: float = math.nan  # of the hypothesis that the value is 0; NaN if there is no test
+    by: str = "Wald"  # how the set is made: "Wald", "Fieller", "Anderson-Rubin" or "ranks"
+
+
+def _p_value(value: float, error: float) -> float:
+    return 2 * NormalDist().cdf(-abs(value) / error) if error > 0 else float(value == 0)
+
+
+def _wald(value: float, error: float, confidence: float) -> Interval:
+    reach = normal_quantile(confidence) * error
+    return Interval(value, error, value - reach, value + reach, _p_value(value, error))
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Least squares of a function of a record's cells on others.
+
+    Attributes:
+        products: float64[K + 1, K + 1]: sums of the products of outcome and regressors, which
+            come in this order.
+        covariance: float64 of twice that shape: of their errors, with the fourth moments if a
+            population is asked for and they are known.
+        noise: The same of their noise only.
+        n: Number of records if a population with errors of one variance is asked for, else 0.
+    """
+
+    products: Floats
+    covariance: Floats
+    noise: Floats
+    n: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        residuals: Residuals,
+        outcome: CellFunction,
+        regressors: Sequence[CellFunction],
+        *,
+        n_sampled: float | None = None,
+    ) -> LeastSquares:
+        """Moments of an outcome and regressors.
+
+        Args:
+            residuals: The combined tables.
+            outcome: What is explained.
+            regressors: By what, with the constant if there is one.
+            n_sampled: The number of records, if they are a random sample of the population that
+                is asked for.
+
+        Raises:
+            NotMeasuredError: No measured table holds two of them together.
+        """
+        z = [outcome, *regressors]
+        size = len(z)
+        pairs = list(itertools.combinations_with_replacement(range(size), 2))
+        sums = moments(residuals, [z[i] * z[j] for i, j in pairs])
+        place = np.zeros((size, size), dtype=np.int64)
+        for at, (i, j) in enumerate(pairs):
+            place[i, j] = place[j, i] = at
+        products, noise = sums.values[place], sums.covariance[place[:, :, None, None], place]
+        everything = tuple(sorted({c for each in z for c in each.group}))
+        if n_sampled is None or everything not in residuals.values:
+            return cls(products, noise, noise, n_sampled or 0.0)
+        fourth = sampling(residuals, [z[i] * z[j] for i, j in pairs])
+        return cls(products, noise + fourth[place[:, :, None, None], place], noise)
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return len(self.products) - 1
+
+    def variance(self, direction: Floats) -> Floats:
+        """V float64[K, K] at (1, -b)."""
+        found = np.einsum("ikjl,k,l->ij", self.covariance[1:, :, 1:], direction, direction)
+        return np.asarray(found + self._error_variance(direction) * self._sampled)
+
+    def estimates(self) -> Floats:
+        """The coefficients float64[K]."""
+        return np.asarray(self._inverse @ self.products[1:, 0])
+
+    def is_clear(self) -> bool:
+        """Whether the regressors' products are clear of their noise."""
+        scale = self._scale
+        values, vectors = np.linalg.eigh(self.products[1:, 1:] / scale / scale[:, None])
+        if values[0] <= 1e-12 * max(values[-1], 0.0):
+            return False
+        root = (vectors / np.sqrt(values)) @ vectors.T
+        inverse = root @ root / scale / scale[:, None]
+        spread = np.einsum("abcd,bc->ad", self.noise[1:, 1:, 1:, 1:], inverse)
+        spread = root @ (spread / scale / scale[:, None]) @ root
+        size = math.sqrt(max(float(np.linalg.eigvalsh(spread)[-1]), 0.0))
+        return size * math.sqrt(2 * math.log(2 * self.size / _CLEAR)) <= 1
+
+    def errors(self) -> Floats:
+        """Covariance float64[K, K] of the coefficients, by derivatives."""
+        inverse = self._inverse
+        direction = np.append(1.0, -self.estimates())
+        variance = self.variance(direction)
+        if self.n:  # the squared errors of the estimate are too small by what it was fitted to
+            noise = variance - self._error_variance(direction) * self._sampled
+            squares = float(direction @ self.products @ direction + np.trace(inverse @ noise))
+            error = max(squares, 0.0) / max(self.n - self.size, 1.0)
+            variance = noise + error * self._sampled
+        return np.asarray(inverse @ variance @ inverse)
+
+    def intervals(
+        self, confidence: float, bounds: tuple[float, float] = (-math.inf, math.inf)
+    ) -> list[Interval]:
+        """Each coefficient with its set.
+
+        Args:
+            confidence: Of each, between 0 and 1.
+            bounds: Between which the coefficient lies, if there is only one.
+        """
+        if self.size == 1:
+            return [self._quotient(confidence, bounds)]
+        values = self.estimates()
+        if self.is_clear():
+            errors = np.sqrt(np.maximum(np.diag(self.errors()), 0.0))
+            return [
+                _wald(value, error, confidence)
+                for value, error in zip(values.tolist(), errors.tolist(), strict=True)
+            ]
+        return [
+            Interval(
+                float(values[j]),
+                math.nan,
+                *self.limits(j, confidence),
+                self._p_of(self.statistic(j, 0.0)),
+                "Anderson-Rubin",
+            )
+            for j in range(self.size)
+        ]
+
+    def holds(self, j: int, value: float, confidence: float) -> bool:
+        """Whether Anderson and Rubin's set of a coefficient holds a value."""
+        return self.statistic(j, value) <= self._critical(confidence)
+
+    def limits(self, j: int, confidence: float) -> tuple[float, float]:
+        """The ends of the smallest interval that holds Anderson and Rubin's set."""
+        critical = self._critical(confidence)
+        start = self.estimates()
+        step = math.sqrt(max(float(self.errors()[j, j]), 0.0)) or abs(float(start[j])) or 1.0
+
+        def end(sign: float) -> float:
+            rest, inside, outside = np.delete(start, j), 0.0, 0.0
+            reach = step / 4
+            for _ in range(_STEPS_OUT):
+                found, rest = self._minimum(j, float(start[j]) + sign * reach, rest)
+                if found <= critical:
+                    inside, outside = reach, 0.0
+                else:
+                    outside = outside or reach
+                reach *= 4
+            if not outside:
+                return sign * math.inf
+            for _ in range(_HALVINGS):
+                middle = (inside + outside) / 2
+                found, _ = self._minimum(j, float(start[j]) + sign * middle, np.delete(start, j))
+                inside, outside = (middle, outside) if found <= critical else (inside, middle)
+            return float(start[j]) + sign * outside
+
+        return end(-1.0), end(1.0)
+
+    def statistic(self, j: int, value: float) -> float:
+        """The least g' V^-1 g over the other coefficients."""
+        return self._minimum(j, value, np.delete(self.estimates(), j))[0]
+
+    def _minimum(self, j: int, value: float, start: Floats) -> tuple[float, Floats]:
+        """The least statistic at a value of coefficient j, and the other coefficients there."""
+        from scipy.optimize import minimize
+
+        others = [i for i in range(self.size) if i != j]
+        square, towards = self.products[1:, 1:], self.products[1:, 0]
+        nearest = np.linalg.lstsq(square[:, others], towards - square[:, j] * value)[0]
+        scale = 1 / self._scale[others]
+
+        def at(scaled: Floats) -> tuple[float, Floats]:
+            direction = np.ones(self.size + 1)
+            direction[1 + j] = -value
+            direction[[1 + i for i in others]] = -scaled * scale
+            found, slope = self._fit(direction)
+            return found, -slope[[1 + i for i in others]] * scale
+
+        best = (math.inf, start)
+        for first in (start, nearest):
+            made = minimize(at, first / scale, jac=True, method="BFGS")
+            if made.fun < best[0]:
+                best = (float(made.fun), made.x * scale)
+        return best
+
+    def _fit(self, direction: Floats) -> tuple[float, Floats]:
+        """The statistic at (1, -b), and its derivatives by all entries of that."""
+        g = self.products[1:] @ direction
+        variance = self.variance(direction)
+        scale = np.sqrt(np.maximum(np.diag(variance), 1e-300))
+        w = np.linalg.lstsq(variance / scale / scale[:, None], g / scale)[0] / scale
+        inner = np.einsum("i,j,ikjl->kl", w, w, self.covariance[1:, :, 1:])
+        slope = 2 * self.products[1:].T @ w - 2 * inner @ direction
+        if self.n and self._error_variance(direction) > 0:
+            slope -= 2 * (self.products @ direction) / self.n * float(w @ self._sampled @ w)
+        return float(g @ w), slope
+
+    def _error_variance(self, direction: Floats) -> float:
+        return max(float(direction @ self.products @ direction) / self.n, 0.0) if self.n else 0.0
+
+    @functools.cached_property
+    def _scale(self) -> Floats:
+        return np.asarray(np.sqrt(np.maximum(np.abs(np.diag(self.products)[1:]), 1e-300)))
+
+    @functools.cached_property
+    def _inverse(self) -> Floats:
+        scale = self._scale
+        scaled = np.linalg.pinv(self.products[1:, 1:] / scale / scale[:, None], hermitian=True)
+        return np.asarray(scaled / scale / scale[:, None])
+
+    @functools.cached_property
+    def _sampled(self) -> Floats:
+        return _positive(self.products[1:, 1:])
+
+    def _critical(self, confidence: float) -> float:
+        from scipy.special import chdtri
+
+        return float(chdtri(self.size, 1 - confidence))
+
+    def _p_of(self, statistic: float) -> float:
+        from scipy.special import chdtrc
+
+        return float(chdtrc(self.size, statistic))
+
+    def _quotient(self, confidence: float, bounds: tuple[float, float]) -> Interval:
+        """Fieller's set of a single coefficient."""
+        (top, below), spread = self.products[1], self.covariance[1, :, 1, :]
+        parts = Quotient(*map(np.asarray, (top, below, spread[0, 0], spread[0, 1], spread[1, 1])))
+        found = parts.cautious_sets(confidence, bounds, np.asarray(True)).one(bounds)
+        value = float(top / below) if below else math.nan
+        variance = float(self.variance(np.array([1.0, -value]))[0, 0]) / below**2
+        return Interval(
+            min(max(value, bounds[0]), bounds[1]),
+            math.sqrt(max(variance, 0.0)),
+            found.lower,
+            found.upper,
+            _p_value(float(top), math.sqrt(max(float(spread[0, 0]), 0.0))),
+            "Fieller",
+        )
+
+
+def quantile(
+    residuals: Residuals,
+    column: int,
+    ends: tuple[Floats, Floats],
+    share: float,
+    *,
+    among: CellFunction = ONE,
+    sampled: bool = False,
+    confidence: float = 0.95,
+) -> Interval:
+    """A quantile of a column.
+
+    Args:
+        residuals: The combined tables.
+        column: Its position.
+        ends: float64[k] each: the least and the largest value of every code; NaN of codes that do
+            not count. Codes with values are in order.
+        share: Of the records that are below it, between 0 and 1.
+        among: 1 for the records that count, else 0.
+        sampled: Whether the records are a sample of the population that is asked for.
+        confidence: Of the interval.
+
+    Raises:
+        ConfigError: The share is not between 0 and 1.
+        NotMeasuredError: No measured table holds the columns together.
+    """
+    if not 0 < share < 1:
+        raise ConfigError("The share below a quantile lies between 0 and 1.", where="share")
+    z = normal_quantile(confidence)
+    counted = np.flatnonzero(np.isfinite(ends[0]))
+    first, last = (each[counted] for each in ends)
+    present = np.isfinite(ends[0]).astype(np.float64)
+    functions = []
+    for j in range(len(counted) + 1):  # the records of the first j codes, less their share of all
+        below = np.zeros(len(present))
+        below[counted[:j]] = 1.0
+        functions.append(CellFunction((column,), below - share * present) * among)
+    values, spread = moments(residuals, functions)
+    if sampled:
+        spread = spread + sampling(residuals, functions)
+    # At fractions of every code's way up: the sum, its error, and the value that is reached.
+    way = np.linspace(0, 1, _STEPS + 1)
+    low, high = values[:-1, None], values[1:, None]
+    diagonal, beside = np.diag(spread), np.diag(spread, 1)[:, None]
+    sums = low + (high - low) * way
+    variances = (
+        diagonal[:-1, None] * (1 - way) ** 2
+        + 2 * beside * way * (1 - way)
+        + diagonal[1:, None] * way**2
+    )
+    errors = z * np.sqrt(np.maximum(variances, 0.0)).ravel()
+    sums, reached = sums.ravel(), (first[:, None] + (last - first)[:, None] * way).ravel()
+    lower, upper = _first(sums + errors, reached), -_first((errors - sums)[::-1], -reached[::-1])
+    value = (_first(sums, reached) - _first(-sums[::-1], -reached[::-1])) / 2
+    return Interval(value, math.nan, lower, upper, by="ranks")
+
+
+def _first(heights: Floats, values: Floats) -> float:
+    """The first value where the heights are at least 0, between two by straight lines."""
+    place = int(np.argmax(heights >= 0))
+    if heights[place] < 0:
+        return float(values[-1])
+    if place == 0 or values[place] == values[place - 1]:
+        return float(values[place])
+    part = heights[place] / (heights[place] - heights[place - 1])
+    return float(values[place] - part * (values[place] - values[place - 1]))
+
+
+def correlation(
+    residuals: Residuals,
+    one: CellFunction,
+    other: CellFunction,
+    *,
+    among: CellFunction = ONE,
+    sampled: bool = False,
+    confidence: float = 0.95,
+) -> Interval:
+    """The correlation of two functions of a record's cells; its set may be all of [-1, 1].
+
+    Args:
+        residuals: The combined tables.
+        one: The first.
+        other: The second.
+        among: 1 for the records that count, else 0.
+        sampled: Whether the records are a sample of the population that is asked for.
+        confidence: Of the interval.
+
+    Raises:
+        NotMeasuredError: No measured table holds the columns together.
+    """
+    products = (ONE, one, other, one * one, other * other, one * other)
+    functions = [each * among for each in products]
+    values, spread = moments(residuals, functions)
+    if sampled:
+        spread = spread + sampling(residuals, functions)
+    n, x, y, xx, yy, xy = values.tolist()
+    squares = (n * xx - x * x, n * yy - y * y)
+    slopes = np.array([[xx, -2 * x, 0, n, 0, 0], [yy, 0, -2 * y, 0, n, 0], [xy, -y, -x, 0, 0, n]])
+    clear = [
+        s > _CLEAR_SQUARES * math.sqrt(max(float(d @ spread @ d), 0.0))
+        for s, d in zip(squares, slopes, strict=False)
+    ]
+    product = n * xy - x * y
+    r = product / math.sqrt(squares[0] * squares[1]) if min(squares) > 0 else math.nan
+    if not all(clear) or abs(r) >= 1:
+        return Interval(min(max(r, -1.0), 1.0), math.nan, -1.0, 1.0)
+    root = math.sqrt(squares[0] * squares[1])
+    slope = slopes[2] / root - r / 2 * (slopes[0] / squares[0] + slopes[1] / squares[1])
+    error = math.sqrt(max(float(slope @ spread @ slope), 0.0))
+    of_fisher = _wald(math.atanh(r), error / (1 - r * r), confidence)
+    return of_fisher._replace(
+        value=r, standard_error=error,
+        lower=math.tanh(of_fisher.lower), upper=math.tanh(of_fisher.upper),
+    )  # fmt: skip
