@@ -49,8 +49,8 @@ from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 _CLEAR = 0.01
 """Probability that a matrix is taken for clear of its noise though it is not."""
-_STEPS_OUT = 14  # of the Wald error, each four times the last, beyond which a set is unbounded
-_HALVINGS = 16
+_ANGLES = 12  # on either side, at which it is asked whether a set goes on
+_HALVINGS = 14
 _STEPS = 64  # of a code, between which a quantile is found by straight lines
 _CLEAR_SQUARES = 4.0  # standard errors of sums of squares that a correlation asks for
 
@@ -275,53 +275,65 @@ class LeastSquares:
         return self.statistic(j, value) <= self._critical(confidence)
 
     def limits(self, j: int, confidence: float) -> tuple[float, float]:
-        """The ends of the smallest interval that holds Anderson and Rubin's set."""
-        critical = self._critical(confidence)
-        start = self.estimates()
-        step = math.sqrt(max(float(self.errors()[j, j]), 0.0)) or abs(float(start[j])) or 1.0
+        """The ends of the smallest interval that holds Anderson and Rubin's set.
 
-        def end(sign: float) -> float:
-            rest, inside, outside = np.delete(start, j), 0.0, 0.0
-            reach = step / 4
-            for _ in range(_STEPS_OUT):
-                found, rest = self._minimum(j, float(start[j]) + sign * reach, rest)
-                if found <= critical:
-                    inside, outside = reach, 0.0
-                else:
-                    outside = outside or reach
-                reach *= 4
-            if not outside:
-                return sign * math.inf
+        The statistic depends on the direction of (1, -b) only, so that it has a value at infinity:
+        values of b_j are the angles phi of b_j = estimate + scale tan(phi).
+        """
+        critical, ends = self._critical(confidence), []
+        for sign in (-1.0, 1.0):
+            angles = sign * np.linspace(0, math.pi / 2, _ANGLES + 1)
+            least, rest = np.full(len(angles), math.inf), np.zeros(self.size - 1)
+            for places in (range(len(angles)), reversed(range(len(angles)))):  # out and back
+                for place in places:
+                    found, rest = self._minimum(j, float(angles[place]), rest)
+                    least[place] = min(least[place], found)
+            if least[-1] <= critical:
+                return -math.inf, math.inf
+            last = int(np.flatnonzero(least <= critical)[-1])
+            inside, outside = float(angles[last]), float(angles[last + 1])
             for _ in range(_HALVINGS):
                 middle = (inside + outside) / 2
-                found, _ = self._minimum(j, float(start[j]) + sign * middle, np.delete(start, j))
+                found, rest = self._minimum(j, middle, rest)
                 inside, outside = (middle, outside) if found <= critical else (inside, middle)
-            return float(start[j]) + sign * outside
-
-        return end(-1.0), end(1.0)
+            ends.append(float(self.estimates()[j]) + self._reach(j) * math.tan(outside))
+        return ends[0], ends[1]
 
     def statistic(self, j: int, value: float) -> float:
         """The least g' V^-1 g over the other coefficients."""
-        return self._minimum(j, value, np.delete(self.estimates(), j))[0]
+        angle = math.atan((value - float(self.estimates()[j])) / self._reach(j))
+        return self._minimum(j, angle, np.zeros(self.size - 1))[0]
 
-    def _minimum(self, j: int, value: float, start: Floats) -> tuple[float, Floats]:
-        """The least statistic at a value of coefficient j, and the other coefficients there."""
+    def _reach(self, j: int) -> float:
+        """The scale by which a coefficient is an angle: about its error."""
+        return math.sqrt(max(float(self.errors()[j, j]), 0.0)) or 1.0
+
+    def _minimum(self, j: int, angle: float, start: Floats) -> tuple[float, Floats]:
+        """The least statistic at an angle of coefficient j, and the other entries there.
+
+        The entries are those of a (1, -b) whose first one is the cosine of the angle.
+        """
         from scipy.optimize import minimize
 
         others = [i for i in range(self.size) if i != j]
+        columns = [1 + i for i in others]
+        estimate, cosine = self.estimates(), math.cos(angle)
+        own = cosine * float(estimate[j]) + self._reach(j) * math.sin(angle)
         square, towards = self.products[1:, 1:], self.products[1:, 0]
-        nearest = np.linalg.lstsq(square[:, others], towards - square[:, j] * value)[0]
-        scale = 1 / self._scale[others]
+        fitted = towards * cosine - square[:, j] * own
+        size = math.sqrt(abs(float(self.products[0, 0]))) or 1.0
+        scale = size / self._scale[others]
 
         def at(scaled: Floats) -> tuple[float, Floats]:
-            direction = np.ones(self.size + 1)
-            direction[1 + j] = -value
-            direction[[1 + i for i in others]] = -scaled * scale
+            direction = np.empty(self.size + 1)
+            direction[0], direction[1 + j], direction[columns] = cosine, -own, -scaled * scale
             found, slope = self._fit(direction)
-            return found, -slope[[1 + i for i in others]] * scale
+            return found, -slope[columns] * scale
 
         best = (math.inf, start)
-        for first in (start, nearest):
+        nearest = np.linalg.lstsq(square[:, others] * scale, fitted)[0] * scale
+        weak = self._weakest[others] * scale
+        for first in (start, nearest, cosine * estimate[others], weak, -weak):
             made = minimize(at, first / scale, jac=True, method="BFGS")
             if made.fun < best[0]:
                 best = (float(made.fun), made.x * scale)
@@ -345,6 +357,13 @@ class LeastSquares:
     @functools.cached_property
     def _scale(self) -> Floats:
         return np.asarray(np.sqrt(np.maximum(np.abs(np.diag(self.products)[1:]), 1e-300)))
+
+    @functools.cached_property
+    def _weakest(self) -> Floats:
+        """The direction float64[K] in which the regressors vary least, by their scales."""
+        scale = self._scale
+        values, vectors = np.linalg.eigh(self.products[1:, 1:] / scale / scale[:, None])
+        return np.asarray(vectors[:, np.argmin(np.abs(values))])
 
     @functools.cached_property
     def _inverse(self) -> Floats:
