@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ from statpress.tasks.release.foreseen import (
     verdict_facts,
     warnings,
 )
+from statpress.tasks.release.opened import caveats
 from statpress.tasks.release.run_places import (
     looks_in_words,
     sources_in_words,
@@ -48,41 +51,64 @@ if TYPE_CHECKING:
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
-    columns, sample = facts["columns"], facts.get("sample")
-    shares = sample is not None and not sample["absent"]
-    limits = ("share_lower", "share_upper") if shares else ()
+    columns, statistic = facts["columns"], facts["statistic"]
+    sums = statistic in ("count", "total")
+    limits = [name for name in ("share_lower", "share_upper") if name in facts["cells"][0]]
+    tested = statistic in ("difference", "coefficient", "correlation")
+    further = [*limits, *(["p_value", "method"] if tested else [])]
     rows = [
         [
             *(cell["values"][name] for name in columns),
-            *(f"{cell[part]:,.1f}" for part in ("estimate", "standard_error", "lower", "upper")),
-            *(f"{cell[part]:.4f}" for part in limits),
+            *(_figure(cell[part], sums) for part in _PARTS),
+            *(x if isinstance(x := cell[name], str) else f"{x:.4f}" for name in further),
         ]
         for cell in facts["cells"]
     ]
     level = f"{facts['confidence']:.4g}"
     conditions = [f"{name} = {' or '.join(values)}" for name, values in facts["where"].items()]
-    title = f"{facts['product']}: records" + (f" with {', '.join(conditions)}" * bool(conditions))
+    what = (
+        "records" if statistic == "count" else f"{statistic} of {', '.join(facts['statistic_of'])}"
+    )
+    title = f"{facts['product']}: {what}" + (f" with {', '.join(conditions)}" * bool(conditions))
     headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
-    headings += ["share from", "share to"] if shares else []
-    yield table(title, headings, rows)
-    notes = [
-        "Unbiased estimates from noisy tables, which may be negative. One interval covers with "
-        f"probability {level}{' or more' if sample else ''}, not all of them together."
+    headings += [name.replace("_lower", " from").replace("_upper", " to") for name in limits]
+    headings += ["p", "interval by"] if tested else []
+    yield table(title, headings, rows, ends_in_words=tested)
+    yield "\n".join([*facts["notes"], *caveats(facts)])
+
+
+_PARTS = ("estimate", "standard_error", "lower", "upper")
+
+
+def _figure(figure: float, of_sum: bool) -> str:
+    if not math.isfinite(figure):
+        return "–" if math.isnan(figure) else f"{figure:+}".replace("inf", "∞")
+    return f"{figure:,.1f}" if of_sum else f"{figure:,.4g}"
+
+
+def query_csv(facts: Mapping[str, Any]) -> str:
+    """A line for each cell, with the columns of the estimates and a heading."""
+    lines, text = [_flat(cell) for cell in query_facts(facts)["cells"]], io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue().rstrip("\n")
+
+
+def query_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as JSON has it: null for a figure that is not there or has no end."""
+    cells = [
+        {
+            name: None if isinstance(each, float) and not math.isfinite(each) else each
+            for name, each in cell.items()
+        }
+        for cell in facts["cells"]
     ]
-    if sample is not None:
-        notes.append(
-            "Intervals are for the expected number of records in a random sample of "
-            f"{sample['n_units']:,} units from the population."
-        )
-        if sample["unit_records"] > 1:
-            notes.append("They allow for units whose records are all alike.")
-    else:
-        notes.append("They are of the records that were counted, without any error of sampling.")
-    if facts["chosen_by_noisy_scores"]:
-        notes.append(
-            "Noisy results decided which tables were measured; errors hold given that decision."
-        )
-    yield "\n".join(notes)
+    return {**facts, "cells": cells}
+
+
+def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {**cell["values"], **{name: each for name, each in cell.items() if name != "values"}}
 
 
 def upload_facts(uploads: Sequence[Uploaded]) -> dict[str, Any]:

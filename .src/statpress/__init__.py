@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from statpress.mechanisms.planning.plan import Plan
+    from statpress.tasks.release.opened import Release
 
     __version__: str
 
-__all__ = ["__version__", "plan", "verify"]
+__all__ = ["__version__", "open", "plan", "verify"]
 
 
 def plan(config: str | PathLike[str], *, overrides: Iterable[str] = ()) -> Plan:
@@ -48,6 +49,31 @@ def plan(config: str | PathLike[str], *, overrides: Iterable[str] = ()) -> Plan:
     from statpress.configs.order import from_options
 
     return load(Path(config), from_options(list(overrides))).plan()
+
+
+def open(
+    bundle: str | PathLike[str],
+    *,
+    product: str | None = None,
+    keys: Iterable[str | PathLike[str]] = (),
+) -> Release:
+    """Open a published bundle for analysis: its microdata, and estimates with intervals.
+
+    Estimates come from the noisy tables behind the microdata, never from the records, and cost no
+    budget. No data, ledger or network is needed, but for a bundle at an address.
+
+    Args:
+        bundle: Its folder, a zip file of it, or the address below which its files lie; it is
+            verified first.
+        product: Microdata by marginals to ask; by default the only such product.
+        keys: As for ``verify``.
+
+    Raises:
+        BundleVerificationError: As ``verify`` raises, with its other errors.
+    """
+    from statpress.tasks.release.opened import open_release
+
+    return open_release(bundle, product=product, keys=keys)
 
 
 def verify(

@@ -87,8 +87,14 @@ COMMANDS = {
     ),
     "query": (
         "bundle_commands:query",
-        "Estimate counts with intervals from a bundle's noisy tables; costs no budget.\n\n"
-        "Answers never come from synthetic records. What was not measured is refused.",
+        "Estimate counts, means, shares or quantiles from a bundle's noisy tables; costs no budget."
+        "\n\nAnswers never come from synthetic records. What was not measured is refused.",
+    ),
+    "regress": (
+        "bundle_commands:regress",
+        "Fit least squares to a bundle's noisy tables, by a formula; costs no budget.\n\n"
+        "Numbers count as the middle of their cells. How missing values count is stated below the "
+        "answer.",
     ),
     "deploy": (
         "release_commands:deploy",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from statpress.configs.formats import Format
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
-from statpress.mechanisms.errors import BundleVerificationError
+from statpress.mechanisms.errors import BundleVerificationError, QueryError
+
+if TYPE_CHECKING:
+    from statpress.tasks.release.opened import Estimates
 
 Consistent = Annotated[
     bool,
@@ -49,6 +52,16 @@ Columns = Annotated[
         help="Columns whose cells are listed; without any, one sum is.",
     ),
 ]
+By = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--by",
+        consume_multiple=True,
+        negative="",
+        help="Columns whose cells have a figure each.",
+    ),
+]
+Csv = Annotated[bool, Parameter(name="--csv", negative="", help="Print CSV.")]
 Conditions = Annotated[
     list[str] | None,
     Parameter(
@@ -167,34 +180,135 @@ def refine(
 
 
 def query(
-    bundle: Path,
+    bundle: str,
     *,
     columns: Columns = None,
     where: Conditions = None,
+    mean: str | None = None,
+    total: str | None = None,
+    share: str | None = None,
+    median: str | None = None,
+    quantile: Annotated[
+        str | None,
+        Parameter(name="--quantile", help="COLUMN=SHARE: what so many of its numbers lie below."),
+    ] = None,
+    difference: Annotated[
+        str | None,
+        Parameter(
+            name="--difference",
+            help="Means of this column among the values of the one that --by names, less that "
+            "among the first.",
+        ),
+    ] = None,
+    correlation: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--correlation",
+            consume_multiple=True,
+            negative="",
+            help="The correlation of two columns.",
+        ),
+    ] = None,
+    by: By = None,
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    csv: Csv = False,
     json: Json = False,
 ) -> Result:
-    """Estimate counts with intervals from a bundle's noisy tables; costs no budget.
+    """Estimate counts, means, shares or quantiles from a bundle's noisy tables; costs no budget.
 
     Answers never come from synthetic records. What was not measured is refused.
 
     Args:
-        bundle: The bundle's folder.
+        bundle: The bundle's folder, a zip file of it, or the address below which its files lie.
+        mean: The mean of a column of numbers.
+        total: The sum of a column of numbers.
+        share: The share of every value of a column.
+        median: The median of a column of numbers.
         product: Microdata by marginals; by default the only such product.
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
-    from statpress.flows import facts as reports
-    from statpress.tasks.release.query import Question, ask, conditions_of
+    from statpress.tasks.release.opened import open_release
+    from statpress.tasks.release.query import Question, conditions_of
 
+    below = 0.5
+    if median is not None:
+        quantile = f"{median}={below}" if quantile is None else ""
+    if quantile:
+        ((quantile, written),) = conditions_of([quantile]).items()
+        below = _level("".join(written))
+    asked = {
+        "mean": mean, "total": total, "share": share, "quantile": quantile,
+        "difference": difference, "correlation": correlation,
+    }  # fmt: skip
+    named = [name for name, column in asked.items() if column]
+    if len(named) > 1 or (median and not quantile) or (columns and (named or by)):
+        raise QueryError(
+            "One question asks for one figure.",
+            where=", ".join(f"--{name}" for name in (*named, *(["columns"] if columns else []))),
+            next_step="Ask once for each; figures by groups take --by, and counts --columns.",
+        )
+    of = asked[named[0]] if named else ()
     question = Question(
-        columns=tuple(columns or ()),
+        columns=tuple(columns or by or ()),
         conditions=conditions_of(where or ()),
-        product=product,
+        statistic=named[0] if named else "count",
+        of=(of,) if isinstance(of, str) else tuple(of or ()),
         confidence=confidence,
         population=population,
+        share=below,
     )
-    facts = ask(bundle, question)
-    return Result(json=json, facts=lambda: facts, report=lambda: reports.query_report(facts))
+    return _answered(open_release(bundle, product=product).ask(question), csv, json)
+
+
+def regress(
+    bundle: str,
+    formula: str,
+    *,
+    product: str | None = None,
+    confidence: float = 0.95,
+    population: bool = False,
+    csv: Csv = False,
+    json: Json = False,
+) -> Result:
+    """Fit least squares to a bundle's noisy tables, by a formula; costs no budget.
+
+    Numbers count as the middle of their cells. How missing values count is stated below the answer.
+
+    Args:
+        bundle: The bundle's folder, a zip file of it, or the address below which its files lie.
+        formula: An outcome, a tilde and terms: 'prestige ~ educ + C(region) + female'.
+        product: Microdata by marginals; by default the only such product.
+        confidence: Of the intervals.
+        population: Intervals for the population, if the units are a random sample of it.
+    """
+    from statpress.tasks.release.opened import open_release
+
+    release = open_release(bundle, product=product)
+    fitted = release.regress(
+        formula, of="population" if population else "records", confidence=confidence
+    )
+    return _answered(fitted, csv, json)
+
+
+def _answered(estimates: Estimates, csv: bool, json: bool) -> Result:
+    from statpress.flows import facts as reports
+
+    facts = estimates.facts
+    return Result(
+        json=json,
+        facts=lambda: reports.query_facts(facts),
+        report=lambda: iter([reports.query_csv(facts)]) if csv else reports.query_report(facts),
+    )
+
+
+def _level(written: str) -> float:
+    """The share below a quantile."""
+    try:
+        return float(written)
+    except ValueError:
+        raise QueryError(
+            f"'{written}' is not a share.", next_step="Write --quantile COLUMN=0.9."
+        ) from None

@@ -49,8 +49,8 @@ from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 _CLEAR = 0.01
 """Probability that a matrix is taken for clear of its noise though it is not."""
-_ANGLES = 12  # on either side, at which it is asked whether a set goes on
-_HALVINGS = 14
+_ANGLES = 10  # on either side, at which it is asked whether a set goes on
+_HALVINGS = 10
 _STEPS = 64  # of a code, between which a quantile is found by straight lines
 _CLEAR_SQUARES = 4.0  # standard errors of sums of squares that a correlation asks for
 
@@ -209,7 +209,8 @@ class LeastSquares:
 
     def variance(self, direction: Floats) -> Floats:
         """V float64[K, K] at (1, -b)."""
-        found = np.einsum("ikjl,k,l->ij", self.covariance[1:, :, 1:], direction, direction)
+        square = (self.size, self.size)
+        found = (self._by_directions @ np.outer(direction, direction).ravel()).reshape(square)
         return np.asarray(found + self._error_variance(direction) * self._sampled)
 
     def estimates(self) -> Floats:
@@ -283,11 +284,11 @@ class LeastSquares:
         critical, ends = self._critical(confidence), []
         for sign in (-1.0, 1.0):
             angles = sign * np.linspace(0, math.pi / 2, _ANGLES + 1)
-            least, rest = np.full(len(angles), math.inf), np.zeros(self.size - 1)
-            for places in (range(len(angles)), reversed(range(len(angles)))):  # out and back
-                for place in places:
-                    found, rest = self._minimum(j, float(angles[place]), rest)
-                    least[place] = min(least[place], found)
+            least, rest = np.full(len(angles), math.inf), None
+            for place in (*range(len(angles)), *reversed(range(len(angles)))):  # out and back
+                found, rest = self._minimum(j, float(angles[place]), rest)
+                least[place] = min(least[place], found)
+                rest = None if place == len(angles) - 1 else rest
             if least[-1] <= critical:
                 return -math.inf, math.inf
             last = int(np.flatnonzero(least <= critical)[-1])
@@ -302,16 +303,17 @@ class LeastSquares:
     def statistic(self, j: int, value: float) -> float:
         """The least g' V^-1 g over the other coefficients."""
         angle = math.atan((value - float(self.estimates()[j])) / self._reach(j))
-        return self._minimum(j, angle, np.zeros(self.size - 1))[0]
+        return self._minimum(j, angle)[0]
 
     def _reach(self, j: int) -> float:
         """The scale by which a coefficient is an angle: about its error."""
         return math.sqrt(max(float(self.errors()[j, j]), 0.0)) or 1.0
 
-    def _minimum(self, j: int, angle: float, start: Floats) -> tuple[float, Floats]:
+    def _minimum(self, j: int, angle: float, start: Floats | None = None) -> tuple[float, Floats]:
         """The least statistic at an angle of coefficient j, and the other entries there.
 
-        The entries are those of a (1, -b) whose first one is the cosine of the angle.
+        The entries are those of a (1, -b) whose first one is the cosine of the angle. Without a
+        start more places are tried, in which the regressors vary least.
         """
         from scipy.optimize import minimize
 
@@ -330,11 +332,12 @@ class LeastSquares:
             found, slope = self._fit(direction)
             return found, -slope[columns] * scale
 
-        best = (math.inf, start)
         nearest = np.linalg.lstsq(square[:, others] * scale, fitted)[0] * scale
         weak = self._weakest[others] * scale
-        for first in (start, nearest, cosine * estimate[others], weak, -weak):
-            made = minimize(at, first / scale, jac=True, method="BFGS")
+        starts = [cosine * estimate[others], weak, -weak] if start is None else [start]
+        best = (math.inf, nearest)
+        for first in (nearest, *starts):
+            made = minimize(at, first / scale, jac=True, method="BFGS", options={"gtol": 1e-4})
             if made.fun < best[0]:
                 best = (float(made.fun), made.x * scale)
         return best
@@ -345,7 +348,7 @@ class LeastSquares:
         variance = self.variance(direction)
         scale = np.sqrt(np.maximum(np.diag(variance), 1e-300))
         w = np.linalg.lstsq(variance / scale / scale[:, None], g / scale)[0] / scale
-        inner = np.einsum("i,j,ikjl->kl", w, w, self.covariance[1:, :, 1:])
+        inner = (np.outer(w, w).ravel() @ self._by_directions).reshape(self.products.shape)
         slope = 2 * self.products[1:].T @ w - 2 * inner @ direction
         if self.n and self._error_variance(direction) > 0:
             slope -= 2 * (self.products @ direction) / self.n * float(w @ self._sampled @ w)
@@ -353,6 +356,11 @@ class LeastSquares:
 
     def _error_variance(self, direction: Floats) -> float:
         return max(float(direction @ self.products @ direction) / self.n, 0.0) if self.n else 0.0
+
+    @functools.cached_property
+    def _by_directions(self) -> Floats:
+        """The covariance as a matrix float64[K * K, (K + 1)^2] of products of the direction."""
+        return self.covariance[1:, :, 1:].transpose(0, 2, 1, 3).reshape(self.size**2, -1).copy()
 
     @functools.cached_property
     def _scale(self) -> Floats:
@@ -397,8 +405,7 @@ class LeastSquares:
             math.sqrt(max(variance, 0.0)),
             found.lower,
             found.upper,
-            _p_value(float(top), math.sqrt(max(float(spread[0, 0]), 0.0))),
-            "Fieller",
+            by="Fieller",
         )
 
 

@@ -5,28 +5,37 @@ Answers come from the noisy tables that were measured, never from synthetic reco
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Column, labels
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
+from statpress.mechanisms.marginals.analyses import Analyses
+from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
-from statpress.mechanisms.marginals.residuals import query
+from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals
 from statpress.tasks.products.published_counts import understood
+from statpress.tasks.release.formulas import regressors_of
 
 MISSING = "missing"
 """How a condition names the cell of nulls."""
 _MOST_CELLS = 10_000
+_NUMBERS = (
+    "Numbers count as the middle of their cells, as they are published; records without a number "
+    "do not count."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,114 +43,279 @@ class Question:
     """What is asked.
 
     Attributes:
-        columns: Whose cells are listed; empty for one sum.
+        columns: Whose cells are listed; empty for one figure.
         conditions: Per further or listed column the values to count, as they are published.
+        statistic: One of ``STATISTICS``.
+        of: The columns that it is of; none of a count.
+        share: Of the records below a quantile.
+        base: The value with which a difference compares; by default the first.
         product: Which one; by default the only one that can answer.
         confidence: Of the intervals.
         population: Whether the privacy units are a random sample of the population that is asked
-            for. Intervals are for the expected number of records of as many units then.
+            for. Counts are then the expected number of records of as many units.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
     conditions: Mapping[str, tuple[str, ...]]
+    statistic: str = "count"
+    of: tuple[str, ...] = ()
+    share: float = 0.5
+    base: str | None = None
     product: str | None = None
     confidence: float = 0.95
     population: bool = False
 
 
-def ask(folder: Path, question: Question) -> dict[str, Any]:
-    """Answer a question from a bundle.
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A product by marginals of a verified bundle.
 
-    Returns:
-        The product, and ``cells``: of each its values, estimate, standard error and interval, in
-        records; for a population also the ``sample``, and the share and its limits if every
-        unit is one record.
+    Attributes:
+        folder: Of the bundle.
+        name: Of the product.
+        stated: What ``privacy.json`` says of it.
+        domain: Its declared columns.
+        n_records: Their public number, absent ones included.
+        residuals: Its noisy tables, combined.
+        listing: The file that lists its pairs.
+    """
+
+    folder: Path
+    name: str
+    stated: Mapping[str, Any]
+    domain: Domain
+    n_records: int
+    residuals: Residuals
+    listing: str
+
+    def analyses(self, question: Question) -> Analyses:
+        """The figures of its columns."""
+        most, sample = self.stated["unit_records"], None
+        if question.population:
+            sample = Sample(
+                n_units=self.n_records // most, unit_records=most, absent=self.domain.absent
+            )
+        return Analyses(
+            domain=self.domain,
+            residuals=self.residuals,
+            sample=sample,
+            confidence=question.confidence,
+        )
+
+    def column(self, name: str) -> Column:
+        """A column by its name.
+
+        Raises:
+            QueryError: There is none.
+        """
+        if name not in self.domain.names:
+            raise QueryError(
+                f"The product '{self.name}' has no column '{name}'.",
+                where=str(self.folder),
+                next_step=f"{nearest(name, self.domain.names)}"
+                f"Its columns: {', '.join(self.domain.names)}.",
+            )
+        return self.domain[name]
+
+    @contextmanager
+    def told(self, names: Iterable[str]) -> Iterator[None]:
+        """Say of which columns a question failed since they were not measured together."""
+        try:
+            yield
+        except NotMeasuredError as error:
+            places = sorted({self.domain.names.index(name) for name in names})
+            pairs = [p for p in itertools.combinations(places, 2) if p not in self.residuals.values]
+            words = [" and ".join(self.domain.names[c] for c in pair) for pair in pairs]
+            error.where = "; ".join(words[:5]) or ", ".join(self.domain.names[c] for c in places)
+            error.next_step = (
+                f"Ask about columns that were measured together: see {self.listing}. Another "
+                "release measures those that its config names under 'pairs' or 'groups'."
+            )
+            raise
+
+    def facts(self, question: Question) -> dict[str, Any]:
+        """What holds of every answer to a question."""
+        sample = self.analyses(question).sample
+        verdict = self.stated.get("verdict") or {}
+        return {
+            "product": self.name,
+            "confidence": question.confidence,
+            "of": "a population" if question.population else "these records",
+            "chosen_by_noisy_scores": (
+                self.stated["score_scale"] is not None or "triple_share" in self.stated
+            ),
+            **({"sample": asdict(sample)} if sample else {}),
+            **({"accepted": verdict["name"]} if verdict.get("accepted") else {}),
+        }
+
+
+def opened(folder: Path, product: str | None = None, *, verified: bool = False) -> Measured:
+    """A product of a bundle that answers questions.
+
+    Args:
+        folder: Of the bundle.
+        product: Its name; by default the only one that can answer.
+        verified: Whether the bundle was verified before.
 
     Raises:
         BundleVerificationError: The bundle is not whole, or not readable by this version.
-        QueryError: No product can answer, or a column or a value is not there.
-        NotMeasuredError: No measured table holds these columns together.
+        QueryError: No product can answer, or it is not clear which.
     """
-    verify_bundle(folder)
+    if not verified:
+        verify_bundle(folder)
     with understood(folder):
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
         able = [name for name, facts in stated.items() if facts["mechanism"] == Marginals.name]
-    name = _chosen(question, able, folder)
+    name = _chosen(product, able, folder)
     release = published_marginals(folder, name, stated[name], resources)
-    domain = release.domain
-    names = tuple(dict.fromkeys((*question.columns, *question.conditions)))
+    return Measured(
+        folder, name, stated[name], release.domain, release.n_records, release.residuals(),
+        next(path for path in resources if path.startswith(f"data/{name}_pairs.")),
+    )  # fmt: skip
+
+
+Where = dict[str, Collection[int]]
+STATISTICS: dict[str, Callable[[Analyses, Question, Where], Interval]] = {
+    "count": lambda asked, _, where: asked.count(where),
+    "mean": lambda asked, q, where: asked.mean(q.of[0], where),
+    "total": lambda asked, q, where: asked.total(q.of[0], where),
+    "share": lambda asked, q, where: asked.share(
+        q.of[0], where[q.of[0]], {name: where[name] for name in where if name not in q.of}
+    ),
+    "quantile": lambda asked, q, where: asked.quantile(q.of[0], q.share, where),
+    "correlation": lambda asked, q, where: asked.correlation(q.of[0], q.of[1], where),
+}
+"""Figures of the records that meet conditions; a difference is of two such sets of records."""
+
+
+def ask(folder: Path, question: Question) -> dict[str, Any]:
+    """Answer a question from a bundle; as ``answer``, for what it raises see ``opened`` too."""
+    return answer(opened(folder, question.product), question)
+
+
+def answer(measured: Measured, question: Question) -> dict[str, Any]:
+    """Answer a question.
+
+    Returns:
+        The product, and ``cells``: of each its values, estimate, standard error and interval, of
+        counts in records; of these for a population also the ``sample``, and the share and its
+        limits if every unit is one record.
+
+    Raises:
+        QueryError: A column or a value is not there, or has no such figure.
+        NotMeasuredError: No measured table holds these columns together.
+    """
+    domain, analyses = measured.domain, measured.analyses(question)
+    listed = (*question.columns, *(question.of if question.statistic == "share" else ()))
+    names = tuple(dict.fromkeys((*listed, *question.conditions, *question.of)))
     if not names:
         raise QueryError("No column is named.", next_step="Name some with --columns or --where.")
-    for column in names:
-        if column not in domain.names:
-            raise QueryError(
-                f"The product '{name}' has no column '{column}'.",
-                where=str(folder),
-                next_step=f"Its columns: {', '.join(domain.names)}.",
-            )
-    positions = [domain.names.index(column) for column in names]
+    columns = {name: measured.column(name) for name in names}
     conditions = {
-        column: _values(domain[column], written) for column, written in question.conditions.items()
+        name: _values(columns[name], written) for name, written in question.conditions.items()
     }
-    allowed = [_allowed(domain[column], conditions.get(column)) for column in names]
-    listed = [np.flatnonzero(keep) for keep in allowed[: len(question.columns)]]
-    if np.prod([float(len(codes)) for codes in listed]) > _MOST_CELLS:
+    allowed = {name: _codes(columns[name], values) for name, values in conditions.items()}
+    every = {name: allowed.get(name, list(range(columns[name].size))) for name in listed}
+    if question.statistic == "share":
+        every |= {q: [c for c in every[q] if c != columns[q].missing_code] for q in question.of}
+    if np.prod([float(len(codes)) for codes in every.values()]) > _MOST_CELLS:
         raise QueryError(
             f"These columns have more than {_MOST_CELLS:,} cells to list.",
             next_step="Use fewer columns, or conditions on them.",
         )
-    residuals = release.residuals()
-    sample = None
-    if question.population:
-        most = stated[name]["unit_records"]
-        sample = Sample(n_units=release.n_records // most, unit_records=most, absent=domain.absent)
-    called = [named_cells(domain[column]) for column in question.columns]
+    of_counts, sample = question.statistic == "count", analyses.sample
     cells = []
-    for codes in itertools.product(*listed):
-        masks = [_only(code, keep) for code, keep in zip(codes, allowed, strict=False)]
-        masks += allowed[len(codes) :]
-        try:
-            answer = query(
-                residuals,
-                positions,
-                _outer(masks),
-                confidence=question.confidence,
-                sample=sample,
-            )
-        except NotMeasuredError as error:
-            listing = next(path for path in resources if path.startswith(f"data/{name}_pairs."))
-            error.next_step = f"Ask about columns that were measured together: see {listing}."
-            raise
-        share = {}
-        if sample is not None and not sample.absent:
-            figures = {
-                "share": answer.value, "share_lower": answer.lower, "share_upper": answer.upper
-            }  # fmt: skip
-            share = {key: figure / release.n_records for key, figure in figures.items()}
-        names_of = [known[code] for known, code in zip(called, codes, strict=True)]
-        cells.append(
-            {
-                "values": dict(zip(question.columns, names_of, strict=True)),
-                "estimate": answer.value,
-                "standard_error": answer.standard_error,
-                "lower": answer.lower,
-                "upper": answer.upper,
-                **share,
-            }
-        )
+    with measured.told(names):
+        for values, figure in _figures(analyses, question, allowed, every):
+            share = {}
+            if of_counts and sample is not None and not sample.absent:
+                ends = {"share": figure.value, "share_lower": figure.lower}
+                ends |= {"share_upper": figure.upper}
+                share = {key: each / measured.n_records for key, each in ends.items()}
+            named = {name: named_cells(domain[name])[code] for name, code in values.items()}
+            cells.append({"values": named, **stated_interval(figure, plain=of_counts), **share})
+    notes = [] if of_counts or question.statistic == "share" else [_NUMBERS]
     return {
-        "product": name,
-        "columns": list(question.columns),
+        **measured.facts(question),
+        "columns": list(listed),
         "where": {column: list(values) for column, values in conditions.items()},
-        "confidence": question.confidence,
-        "of": "a population" if question.population else "these records",
-        "chosen_by_noisy_scores": (
-            stated[name]["score_scale"] is not None or "triple_share" in stated[name]
-        ),
-        **({"sample": asdict(sample)} if sample else {}),
+        "statistic": question.statistic,
+        "statistic_of": list(question.of),
+        **({"share_below": question.share} if question.statistic == "quantile" else {}),
+        "notes": notes,
         "cells": cells,
+    }
+
+
+def _figures(
+    analyses: Analyses,
+    question: Question,
+    allowed: Mapping[str, Collection[int]],
+    every: Mapping[str, Sequence[int]],
+) -> Iterator[tuple[dict[str, int], Interval]]:
+    """Per cell that is listed its codes, and its figure."""
+    if question.statistic != "difference":
+        figure = STATISTICS[question.statistic]
+        for cell in itertools.product(*every.values()):
+            values = dict(zip(every, cell, strict=True))
+            where = {**allowed, **{name: [code] for name, code in values.items()}}
+            yield values, figure(analyses, question, where)
+        return
+    if len(every) != 1:
+        raise QueryError(
+            "A difference is between the values of one column.", next_step="Name one, with --by."
+        )
+    ((name, codes),) = every.items()
+    column = analyses.domain[name]
+    base = _codes(column, _values(column, [question.base]))[0] if question.base else codes[0]
+    for code in codes:
+        if code != base:
+            where, other = {**allowed, name: [code]}, {**allowed, name: [base]}
+            yield {name: code}, analyses.difference(question.of[0], where, other)
+
+
+def regress(measured: Measured, formula: str, question: Question) -> dict[str, Any]:
+    """Least squares by a formula, such as ``y ~ a + C(b)``.
+
+    Args:
+        measured: The product.
+        formula: Names of columns as formulaic reads them.
+        question: For its confidence, and whether a population is asked for.
+
+    Raises:
+        QueryError: The formula is not understood, or a column is not there or has no numbers.
+        NotMeasuredError: No measured table holds two of the columns together.
+    """
+    analyses = measured.analyses(question)
+    terms = regressors_of(formula, analyses, measured.column)
+    with measured.told(terms.columns):
+        figures = analyses.regression(terms.outcome, list(terms.regressors.values()))
+    cells = [
+        {"values": {"term": name}, **stated_interval(figure)}
+        for name, figure in zip(terms.regressors, figures, strict=True)
+    ]
+    return {
+        **measured.facts(question),
+        "columns": ["term"],
+        "where": {},
+        "statistic": "coefficient",
+        "statistic_of": [formula],
+        "notes": list(terms.notes),
+        "cells": cells,
+    }
+
+
+def stated_interval(figure: Interval, *, plain: bool = False) -> dict[str, Any]:
+    """An estimate with its set as an answer has it; ``plain`` without test and method."""
+    more = {} if plain else {"p_value": figure.p_value, "method": figure.by}
+    return {
+        "estimate": figure.value,
+        "standard_error": figure.standard_error,
+        "lower": figure.lower,
+        "upper": figure.upper,
+        **more,
     }
 
 
@@ -168,9 +342,8 @@ def named_cells(column: Column) -> list[str]:
     return [MISSING if label is None else label for label in labels(column)]
 
 
-def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
+def _chosen(wanted: str | None, able: Sequence[str], folder: Path) -> str:
     """The name of the product that answers."""
-    wanted = question.product
     if wanted is None and len(able) == 1:
         return able[0]
     if wanted is not None and wanted in able:
@@ -201,29 +374,19 @@ def _values(column: Column, written: Sequence[str]) -> tuple[str, ...]:
             raise QueryError(
                 f"The column '{column.name}' has no cell '{written[start]}'.",
                 where=column.name,
-                next_step=f"Its cells: {shown}.",
+                next_step=f"{nearest(written[start], known)}Its cells: {shown}.",
             )
         values.append(",".join(written[start:end]))
         start = end
     return tuple(dict.fromkeys(values))
 
 
-def _allowed(column: Column, values: Sequence[str] | None) -> NDArray[np.bool_]:
-    """bool[k]: which codes a condition counts; all without one."""
-    if values is None:
-        return np.ones(column.size, dtype=np.bool_)
-    return np.array([label in values for label in named_cells(column)], dtype=np.bool_)
+def _codes(column: Column, values: Sequence[str]) -> list[int]:
+    """The codes that a condition counts."""
+    return [code for code, label in enumerate(named_cells(column)) if label in values]
 
 
-def _only(code: Any, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    mask = np.zeros(len(keep), dtype=np.bool_)
-    mask[code] = True
-    return mask
-
-
-def _outer(masks: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
-    """float64 of the masks' lengths: 1 where all are true."""
-    weights = np.ones(())
-    for mask in masks:
-        weights = np.multiply.outer(weights, mask.astype(np.float64))
-    return weights
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The nearest known names as a sentence; blank if none is near."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"Nearest: {', '.join(near)}. " if near else ""

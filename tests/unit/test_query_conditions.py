@@ -6,7 +6,7 @@ import pytest
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.errors import QueryError
-from statpress.tasks.release.query import MISSING, _allowed, _values, conditions_of, named_cells
+from statpress.tasks.release.query import MISSING, _codes, _values, conditions_of, named_cells
 
 WORK = Categorical(
     name="work",
@@ -51,14 +51,9 @@ def test_a_condition_names_a_column_and_values() -> None:
 )
 def test_values_with_commas_are_found_among_several(written: str, values: tuple[str, ...]) -> None:
     assert named(WORK, f"work={written}") == values
-    counted = _allowed(WORK, values)
-    assert [
-        label for label, kept in zip(named_cells(WORK), counted, strict=True) if kept
-    ] == sorted(values, key=named_cells(WORK).index)
-
-
-def test_without_a_condition_every_cell_counts() -> None:
-    assert _allowed(AGE, None).tolist() == [True] * 4
+    assert [named_cells(WORK)[code] for code in _codes(WORK, values)] == sorted(
+        values, key=named_cells(WORK).index
+    )
 
 
 @pytest.mark.parametrize("written", ["idle", "works,idle", "laid off", "works,", ",works", "Works"])

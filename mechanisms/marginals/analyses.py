@@ -1,0 +1,212 @@
+"""Figures of named columns from noisy tables: means, totals, shares, quantiles, differences.
+
+A number counts as its cell is published: the middle of a range of values, of a special value
+itself. Records without a number do not count: missing ones, ``other``, and special values beyond
+the declared range, which are codes and not amounts. A quantile takes records as evenly spread over
+their range. The sums and their intervals are those of
+statpress.mechanisms.marginals.linear_moments, and of counts those of
+statpress.mechanisms.marginals.residuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from statpress.mechanisms.domain.column import Codes, Column
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
+from statpress.mechanisms.errors import QueryError
+from statpress.mechanisms.marginals.linear_moments import (
+    ONE,
+    CellFunction,
+    Interval,
+    LeastSquares,
+    correlation,
+    quantile,
+)
+from statpress.mechanisms.marginals.population import Sample
+from statpress.mechanisms.marginals.residuals import Residuals, query
+from statpress.mechanisms.marginals.target_tables import Floats
+
+Kept = Mapping[str, Collection[int]]
+"""Per column the codes of the records that count."""
+
+
+def numbers_of(column: Column) -> Floats:
+    """float64[k]: the number of each code; NaN of a code without one."""
+    values = np.full(column.size, np.nan)
+    for code, value in enumerate(column.decode(np.arange(column.size)).tolist()):
+        if isinstance(value, (bool, int, float)):
+            values[code] = value
+    values[column.is_missing(np.arange(column.size))] = np.nan
+    if isinstance(column, Ranges) and column.outlying:
+        values[np.isin(values, column.outlying)] = np.nan
+    return values
+
+
+def ends_of(column: Column) -> tuple[Floats, Floats]:
+    """Two float64[k]: the least and the largest value of each code; NaN of one without a number."""
+    values = numbers_of(column)
+    first, last = values.copy(), values.copy()
+    if isinstance(column, Ranges):
+        codes = np.flatnonzero(np.isfinite(values))
+        codes = codes[~column.is_special(codes)]
+        first[codes], last[codes] = column.limits_of(codes)
+    return first, last
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Analyses:
+    """Questions to the combined tables of a release, by the names of its columns.
+
+    Attributes:
+        domain: The declared columns.
+        residuals: The combined tables.
+        sample: The units, if they are a random sample of the population that is asked for; None
+            if the records themselves are.
+        confidence: Of every set, between 0 and 1.
+
+    Raises:
+        QueryError: By its methods: a column has no numbers, or units of several records are asked
+            for a population's figure other than a count.
+        NotMeasuredError: By its methods: no measured table holds the columns together.
+    """
+
+    domain: Domain
+    residuals: Residuals
+    sample: Sample | None = None
+    confidence: float = 0.95
+
+    def kept(self, where: Kept) -> CellFunction:
+        """1 for the records with one of the codes in every column named, else 0."""
+        product = ONE
+        for name, codes in where.items():
+            keep = np.zeros(self.domain[name].size)
+            keep[list(codes)] = 1.0
+            product = product * self.function(name, keep)
+        return product
+
+    def function(self, name: str, values: Floats) -> CellFunction:
+        """A number float64[k] for each code of a column."""
+        return CellFunction((self.domain.names.index(name),), values)
+
+    def amounts(self, name: str) -> tuple[CellFunction, CellFunction]:
+        """The numbers of a column, 0 where there is none, and 1 where there is one, else 0."""
+        values = numbers_of(self.domain[name])
+        if not np.isfinite(values).any():
+            raise QueryError(
+                f"The column '{name}' has no numbers.",
+                where=name,
+                next_step="Ask for the shares of its values.",
+            )
+        there = np.isfinite(values)
+        return (
+            self.function(name, np.where(there, values, 0.0)),
+            self.function(name, there.astype(np.float64)),
+        )
+
+    def mean(self, name: str, where: Kept) -> Interval:
+        """The mean of a column's numbers."""
+        values, there = self.amounts(name)
+        there *= self.kept(where)
+        numbers = numbers_of(self.domain[name])
+        bounds = float(np.nanmin(numbers)), float(np.nanmax(numbers))
+        return self._least_squares(values * there, [there]).intervals(self.confidence, bounds)[0]
+
+    def total(self, name: str, where: Kept) -> Interval:
+        """The sum of a column's numbers over the records, or that expected in as many units."""
+        values, there = self.amounts(name)
+        return self._sum(values * there * self.kept(where))
+
+    def count(self, where: Kept) -> Interval:
+        """The number of records, or that expected in as many units."""
+        return self._sum(self.kept(where))
+
+    def share(self, name: str, codes: Collection[int], where: Kept) -> Interval:
+        """The share of records with one of the codes, of those that are not missing."""
+        column = self.domain[name]
+        there = self.function(name, (~column.is_missing(np.arange(column.size))).astype(float))
+        there *= self.kept(where)
+        those = self.kept({name: codes}) * there
+        if self.sample and not self.domain.absent and not where and not column.missing:
+            n = float(self.residuals.values[()])
+            value, error, lower, upper, *_ = self._sum(those)
+            return Interval(value / n, error / n, lower / n, upper / n, by="binomial")
+        return self._least_squares(those, [there]).intervals(self.confidence, (0.0, 1.0))[0]
+
+    def quantile(self, name: str, share: float, where: Kept) -> Interval:
+        """The value that a share of the records with a number lies below."""
+        self.amounts(name)
+        self._check_units()
+        return quantile(
+            self.residuals,
+            self.domain.names.index(name),
+            ends_of(self.domain[name]),
+            share,
+            among=self.kept(where),
+            sampled=self.sample is not None,
+            confidence=self.confidence,
+        )
+
+    def difference(self, name: str, one: Kept, other: Kept) -> Interval:
+        """The mean of a column among some records less that among others, who are none of them.
+
+        The p-value is of the hypothesis that both are equal.
+        """
+        values, there = self.amounts(name)
+        first, second = self.kept(one) * there, self.kept(other) * there
+        group = tuple(sorted({*first.group, *second.group}))
+        both = CellFunction(group, first.along(group) + second.along(group))
+        return self._least_squares(values * both, [both, first]).intervals(self.confidence)[1]
+
+    def correlation(self, one: str, other: str, where: Kept) -> Interval:
+        """The correlation of two columns' numbers, among records that have both."""
+        (x, x_there), (y, y_there) = self.amounts(one), self.amounts(other)
+        self._check_units()
+        return correlation(
+            self.residuals,
+            x,
+            y,
+            among=x_there * y_there * self.kept(where),
+            sampled=self.sample is not None,
+            confidence=self.confidence,
+        )
+
+    def regression(self, outcome: CellFunction, regressors: list[CellFunction]) -> list[Interval]:
+        """The coefficients of least squares."""
+        return self._least_squares(outcome, regressors).intervals(self.confidence)
+
+    def clear(self, name: str, errors: float) -> Codes:
+        """The codes of a column with more records than so many standard errors of the noise."""
+        group = (self.domain.names.index(name),)
+        error = self.residuals.table_variance(group) ** 0.5
+        return np.flatnonzero(self.residuals.table(group) > errors * error)
+
+    def _least_squares(self, outcome: CellFunction, regressors: list[CellFunction]) -> LeastSquares:
+        self._check_units()
+        n = float(self.sample.n_units) if self.sample else None
+        return LeastSquares.of(self.residuals, outcome, regressors, n_sampled=n)
+
+    def _sum(self, function: CellFunction) -> Interval:
+        sizes = [self.residuals.sizes[column] for column in function.group]
+        weights = np.broadcast_to(function.values, sizes)
+        answer = query(
+            self.residuals, function.group, weights,
+            confidence=self.confidence, sample=self.sample,
+        )  # fmt: skip
+        return Interval(
+            answer.value, answer.standard_error, answer.lower, answer.upper,
+            by="binomial" if self.sample else "Wald",
+        )  # fmt: skip
+
+    def _check_units(self) -> None:
+        if self.sample and (self.sample.unit_records > 1 or self.sample.absent):
+            raise QueryError(
+                "For a population only counts and totals have intervals where a unit may have "
+                "several records: how alike these are was not measured.",
+                where="of",
+                next_step="Ask for the records themselves, or for counts.",
+            )

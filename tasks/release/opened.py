@@ -1,0 +1,398 @@
+"""A published bundle as an analyst asks it: microdata, and figures with intervals.
+
+``statpress.open`` gives a ``Release``, which needs neither data nor ledger and spends no budget.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
+from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
+from statpress.tasks.bundle.places import Folder, is_plain, place_of
+from statpress.tasks.ledger.entries import read_public_key
+from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+
+    import pandas as pd
+
+Of = Literal["records", "population"]
+Frame = Literal["pandas", "polars", "arrow"]
+Values = str | int | float
+Where = Mapping[str, Values | Sequence[Values]]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Estimates with confidence sets, a row for each cell or coefficient.
+
+    Attributes:
+        facts: As ``statpress query --json`` prints them: ``cells``, each with its ``values``,
+            ``estimate``, ``standard_error`` (NaN where the set is not made by one), ``lower`` and
+            ``upper`` (infinite where the data do not bound the figure), a ``p_value`` of the
+            hypothesis that the figure is 0, and the ``method``; ``confidence``; whether they are
+            ``of`` the records or a population; and ``notes``.
+    """
+
+    facts: Mapping[str, Any]
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each cell: its values, then its figures."""
+        import pandas as pd
+
+        rows = [{**cell["values"], **_without(cell, "values")} for cell in self.facts["cells"]]
+        return pd.DataFrame(rows)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before using the figures."""
+        return [*self.facts["notes"], *caveats(self.facts)]
+
+    @property
+    def value(self) -> float:
+        """The estimate, if there is one only.
+
+        Raises:
+            QueryError: There are several.
+        """
+        if len(self.facts["cells"]) != 1:
+            raise QueryError("There is not one estimate.", next_step="Use .frame().")
+        return float(self.facts["cells"][0]["estimate"])
+
+    def __repr__(self) -> str:
+        text = self.frame().to_string(index=False, float_format=lambda figure: f"{figure:,.4g}")
+        return "\n".join([text, *self.notes])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{note}</p>" for note in self.notes)
+        return str(self.frame().to_html(index=False, float_format=lambda f: f"{f:,.4g}")) + notes
+
+
+def caveats(facts: Mapping[str, Any]) -> list[str]:
+    """How the estimates and intervals of an answer are meant."""
+    sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
+    notes = [
+        ("Unbiased estimates from noisy tables, which may be negative." * sums)
+        or "Estimates from noisy tables.",
+        f"One interval covers with probability {facts['confidence']:.4g}"
+        f"{' or more' if sums and sample else ''}, not all of them together.",
+    ]
+    if sample is None:
+        notes.append("They are of the records that were counted, without any error of sampling.")
+    elif sums:
+        notes.append(
+            "Intervals are for the expected "
+            f"{'number of records' if facts['statistic'] == 'count' else 'sum'} in a random sample "
+            f"of {sample['n_units']:,} units from the population."
+        )
+        if sample["unit_records"] > 1:
+            notes.append("They allow for units whose records are all alike.")
+    else:
+        notes.append("They are for the population of which the units are a random sample.")
+    if any(math.isinf(cell[end]) for cell in facts["cells"] for end in ("lower", "upper")):
+        notes.append("Where an end is infinite, the noise leaves the figure unbounded.")
+    if facts["chosen_by_noisy_scores"]:
+        notes.append(
+            "Noisy results decided which tables were measured; errors hold given that decision."
+        )
+    if facts.get("accepted"):
+        notes.append(f"Its publisher accepted that the product is {facts['accepted']}.")
+    return notes
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != key}
+
+
+class Release:
+    """A published bundle; see ``statpress.open``.
+
+    Methods that estimate take ``where``, values by column, ``by``, columns whose cells are told
+    apart, and ``of``: ``"records"`` for the records that were counted, or ``"population"`` if
+    these are a random sample of one. Values are written as in the files, ``"missing"`` for nulls.
+
+    Attributes:
+        where: The folder, zip file or address.
+        manifest: What was released, at what cost, and each file with its size and SHA-256.
+    """
+
+    def __init__(
+        self, where: str, folder: Path, manifest: Mapping[str, Any], product: str | None, held: Any
+    ) -> None:
+        self.where, self.manifest = where, manifest
+        self._folder, self._product, self._held = folder, product, held
+
+    def __repr__(self) -> str:
+        return f"<statpress release {self.manifest.get('title', '')!r} at {self.where}>"
+
+    @functools.cached_property
+    def _measured(self) -> Measured:
+        return opened(self._folder, self._product, verified=True)
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """By column the values of its cells, as conditions write them."""
+        from statpress.tasks.release.query import named_cells
+
+        return {column.name: named_cells(column) for column in self._measured.domain.columns}
+
+    def microdata(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+        """The synthetic records; intervals made from them as if they were real are too short.
+
+        Args:
+            product: Which microdata; by default the only ones.
+            as_: ``"pandas"`` for a DataFrame with categories in their declared order, ``"polars"``
+                for one of Polars, or ``"arrow"`` for a table of pyarrow.
+
+        Raises:
+            QueryError: There are none of this name.
+            DependencyError: Polars is not installed.
+        """
+        stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))
+        products = stated["products"].items()
+        known: list[str] = [name for name, each in products if each.get("kind") == "microdata"]
+        product = product or self._product or (known[0] if len(known) == 1 else "")
+        if product not in known:
+            raise QueryError(
+                f"It is not clear which microdata: {', '.join(known) or 'there are none'}.",
+                where=self.where,
+                next_step=nearest(product, known) + "Name a product of kind microdata.",
+            )
+        return self._records(product, as_)
+
+    def pairs(self) -> pd.DataFrame:
+        """Every pair of columns: whether it was measured, how strong it is, and how sure.
+
+        ``relation`` says whether the pair was measured; ``kept`` how strong it is in the records;
+        ``standard_error`` is that of a cell, in records. ``measured`` is true where its tables
+        answer questions.
+        """
+        measured = self._measured
+        frame: pd.DataFrame = self._records(f"{measured.name}_pairs", "pandas")
+        names = list(measured.domain.names)
+        groups = [
+            tuple(sorted(map(names.index, pair)))
+            for pair in zip(frame["column_1"], frame["column_2"], strict=True)
+        ]
+        return frame.assign(measured=[group in measured.residuals.values for group in groups])
+
+    def table(
+        self, *by: str, where: Where | None = None, of: Of = "records", confidence: float = 0.95
+    ) -> Estimates:
+        """Counts of all cells of some columns, or of the records that meet conditions."""
+        return self._ask("count", (), by, where, of, confidence)
+
+    def mean(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] = (),
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The mean of a column of numbers."""
+        return self._ask("mean", (column,), by, where, of, confidence)
+
+    def total(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] = (),
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The sum of a column of numbers."""
+        return self._ask("total", (column,), by, where, of, confidence)
+
+    def share(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] = (),
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The share of every value of a column, of the records that are not missing there."""
+        return self._ask("share", (column,), by, where, of, confidence)
+
+    def quantile(
+        self,
+        column: str,
+        share: float,
+        *,
+        by: str | Sequence[str] = (),
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The value below which a share of the numbers of a column lies.
+
+        Numbers count as evenly spread over their cells.
+        """
+        return self._ask("quantile", (column,), by, where, of, confidence, share=share)
+
+    def median(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] = (),
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The median of a column of numbers; see ``quantile``."""
+        return self.quantile(column, 0.5, by=by, where=where, of=of, confidence=confidence)
+
+    def difference(
+        self,
+        column: str,
+        by: str,
+        *,
+        base: str | None = None,
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The mean of a column among each value of another, less that among one of them.
+
+        Args:
+            column: Of the numbers.
+            by: The column whose values are compared.
+            base: The value that the others are compared with; by default the first.
+            where: Conditions that all records meet.
+            of: Whose means.
+            confidence: Of each interval; its ``p_value`` is of equal means.
+        """
+        return self._ask("difference", (column,), by, where, of, confidence, base=base)
+
+    def correlation(
+        self,
+        one: str,
+        other: str,
+        *,
+        by: str | Sequence[str] = (),
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """The correlation of two columns of numbers."""
+        return self._ask("correlation", (one, other), by, where, of, confidence)
+
+    def regress(self, formula: str, *, of: Of = "records", confidence: float = 0.95) -> Estimates:
+        """Least squares, as ``"prestige ~ educ + C(region) + female"``.
+
+        Args:
+            formula: Of columns, as formulaic reads it; ``C()`` makes categories of numbers. Notes
+                of the answer say how missing values count.
+            of: Whose coefficients. Of a population errors of one variance are assumed unless all
+                columns were measured together.
+            confidence: Of each interval.
+        """
+        question = Question(conditions={}, confidence=confidence, population=of == "population")
+        return Estimates(regress(self._measured, formula, question))
+
+    def _ask(
+        self,
+        statistic: str,
+        columns: tuple[str, ...],
+        by: str | Sequence[str],
+        where: Where | None,
+        of: Of,
+        confidence: float,
+        **more: Any,
+    ) -> Estimates:
+        if of not in ("records", "population"):
+            raise QueryError(f"'of' is 'records' or 'population', and not {of!r}.", where="of")
+        conditions = {
+            name: tuple(map(str, [values] if isinstance(values, Values) else values))
+            for name, values in (where or {}).items()
+        }
+        question = Question(
+            columns=(by,) if isinstance(by, str) else tuple(by),
+            conditions=conditions,
+            statistic=statistic,
+            of=columns,
+            confidence=confidence,
+            population=of == "population",
+            **more,
+        )
+        return self.ask(question)
+
+    def ask(self, question: Question) -> Estimates:
+        """Answer a question as the command line puts it."""
+        return Estimates(answer(self._measured, question))
+
+    def _records(self, stem: str, as_: Frame) -> Any:
+        """A file of the bundle's data as a data frame."""
+        import pyarrow as pa
+
+        path = written_file(self._folder, stem)
+        if path is None:
+            raise QueryError(f"The bundle has no file data/{stem}.", where=self.where)
+        table = pa.Table.from_batches(list(read_batches(path, None)))
+        if as_ == "arrow":
+            return table
+        if as_ == "polars":
+            try:
+                import polars
+            except ImportError:
+                raise DependencyError(
+                    "Polars is not installed.", next_step="Install it, or use as_='pandas'."
+                ) from None
+            return polars.from_arrow(table)
+        if as_ != "pandas":
+            raise QueryError("as_ is 'pandas', 'polars' or 'arrow'.", where="as_")
+        frame = table.to_pandas()
+        package = json.loads((self._folder / "datapackage.json").read_text(encoding="utf-8"))
+        name = path.relative_to(self._folder).as_posix()
+        resource = next(each for each in package["resources"] if each["path"] == name)
+        for field in resource["schema"]["fields"]:
+            values = field.get("constraints", {}).get("enum")
+            if field["type"] == "string" and values:
+                import pandas as pd
+
+                frame[field["name"]] = pd.Categorical(
+                    frame[field["name"]],
+                    categories=values,
+                    ordered=field.get("declared", {}).get("kind") == "ordinal",
+                )
+        return frame
+
+
+def open_release(
+    bundle: str | PathLike[str],
+    *,
+    product: str | None = None,
+    keys: Iterable[str | PathLike[str]] = (),
+) -> Release:
+    """Verify a bundle and open it for questions; for arguments see ``statpress.open``."""
+    place = place_of(str(bundle))
+    manifest = verify_place(place)
+    signed_by(place.where, manifest, [read_public_key(Path(key)) for key in keys])
+    if isinstance(place, Folder):
+        return Release(place.where, Path(bundle), manifest, product, None)
+    held = tempfile.TemporaryDirectory(prefix="statpress-")
+    for name, (size, digest) in files_of(manifest).items():
+        if name in ("privacy.json", "datapackage.json") or name.startswith("data/"):
+            content = place.text(name, size) if is_plain(name) else None
+            if content is None or hashlib.sha256(content).hexdigest() != digest:
+                raise BundleVerificationError(f"{name} was changed.", where=place.where)
+            path = Path(held.name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return Release(place.where, Path(held.name), manifest, product, held)
