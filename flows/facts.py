@@ -30,6 +30,7 @@ from statpress.tasks.release.foreseen import (
     warnings,
 )
 from statpress.tasks.release.opened import caveats
+from statpress.tasks.release.query import TESTED
 from statpress.tasks.release.run_places import (
     looks_in_words,
     sources_in_words,
@@ -54,8 +55,10 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     columns, statistic = facts["columns"], facts["statistic"]
     sums = statistic in ("count", "total")
     limits = [name for name in ("share_lower", "share_upper") if name in facts["cells"][0]]
-    tested = statistic in ("difference", "coefficient", "correlation")
-    further = [*limits, *(["p_value", "method"] if tested else [])]
+    tested = ["p_value"] if statistic in TESTED else []
+    if tested and any(cell["method"] != "Wald" for cell in facts["cells"]):
+        tested.append("method")
+    further = [*limits, *tested]
     rows = [
         [
             *(cell["values"][name] for name in columns),
@@ -72,8 +75,8 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     title = f"{facts['product']}: {what}" + (f" with {', '.join(conditions)}" * bool(conditions))
     headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
     headings += [name.replace("_lower", " from").replace("_upper", " to") for name in limits]
-    headings += ["p", "interval by"] if tested else []
-    yield table(title, headings, rows, ends_in_words=tested)
+    headings += ["p", "interval by"][: len(tested)]
+    yield table(title, headings, rows, ends_in_words="method" in tested)
     yield "\n".join([*facts["notes"], *caveats(facts)])
 
 

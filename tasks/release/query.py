@@ -235,7 +235,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
                 ends |= {"share_upper": figure.upper}
                 share = {key: each / measured.n_records for key, each in ends.items()}
             named = {name: named_cells(domain[name])[code] for name, code in values.items()}
-            cells.append({"values": named, **stated_interval(figure, plain=of_counts), **share})
+            cells.append({"values": named, **stated_interval(figure, question.statistic), **share})
     notes = [] if of_counts or question.statistic == "share" else [_NUMBERS]
     return {
         **measured.facts(question),
@@ -293,7 +293,7 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
     with measured.told(terms.columns):
         figures = analyses.regression(terms.outcome, list(terms.regressors.values()))
     cells = [
-        {"values": {"term": name}, **stated_interval(figure)}
+        {"values": {"term": name}, **stated_interval(figure, "coefficient")}
         for name, figure in zip(terms.regressors, figures, strict=True)
     ]
     return {
@@ -307,15 +307,19 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
     }
 
 
-def stated_interval(figure: Interval, *, plain: bool = False) -> dict[str, Any]:
-    """An estimate with its set as an answer has it; ``plain`` without test and method."""
-    more = {} if plain else {"p_value": figure.p_value, "method": figure.by}
+TESTED = ("difference", "correlation", "coefficient")
+"""Statistics with a test of whether they are 0."""
+
+
+def stated_interval(figure: Interval, statistic: str) -> dict[str, Any]:
+    """An estimate with its set as an answer has it."""
     return {
         "estimate": figure.value,
         "standard_error": figure.standard_error,
         "lower": figure.lower,
         "upper": figure.upper,
-        **more,
+        **({"p_value": figure.p_value} if statistic in TESTED else {}),
+        **({"method": figure.by} if statistic != "count" else {}),
     }
 
 

@@ -1,0 +1,211 @@
+"""What analysts do with a bundle: the page with its examples, places, errors and imports."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import functools
+import http.server
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from survey import survey
+
+import statpress
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import BundleVerificationError, NotMeasuredError, QueryError
+from statpress.tasks.bundle.manifest import seal
+
+PAGE = Path(__file__).parents[2] / "tasks" / "using-a-release.md"
+MADE: dict[str, Path] = {}
+
+
+@pytest.fixture
+def bundle(agency: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The survey's bundle, made once; nobody changes it."""
+    if "survey" not in MADE:
+        MADE["survey"] = tmp_path_factory.mktemp("survey") / "BUNDLE"
+        survey(agency).rename(MADE["survey"])
+    return MADE["survey"]
+
+
+def test_the_examples_of_the_page_are_what_the_release_says(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bundle.parent)
+    text = PAGE.read_text(encoding="utf-8").replace("```", "")
+    test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+    assert len(test.examples) > 10
+    report = io.StringIO()
+    with pd.option_context("display.width", 120, "display.max_columns", 20):
+        failures, _ = doctest.DocTestRunner().run(test, out=report.write)
+    assert not failures, report.getvalue()
+
+
+def commands() -> list[str]:
+    return re.findall(r"^    statpress (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    from statpress.flows.cli import print_outcome
+
+    print_outcome(app(list(arguments), exit_on_error=False, result_action="return_value"))
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", commands())
+def test_the_commands_of_the_page_say_what_the_library_does(
+    command: str, bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(bundle) if word == "BUNDLE" else word for word in shlex.split(command)]
+    words = [word for word in words if word not in ("--json", "--csv")]
+    facts = json.loads(run(capsys, *words, "--json"))
+    rows = list(csv.DictReader(io.StringIO(run(capsys, *words, "--csv"))))
+    assert len(rows) == len(facts["cells"]) > 0
+    for row, cell in zip(rows, facts["cells"], strict=True):
+        assert float(row["estimate"]) == cell["estimate"]
+        assert {name: row[name] for name in cell["values"]} == cell["values"]
+    shown = run(capsys, *words)
+    assert "estimate" in shown
+    assert "One interval covers with probability 0.95" in shown
+
+
+def test_terminal_and_library_agree(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    release = statpress.open(bundle)
+    for words, made in (
+        (("--mean", "educ", "--by", "region"), release.mean("educ", by="region")),
+        (("--median", "educ"), release.median("educ")),
+        (("--quantile", "educ=0.9"), release.quantile("educ", 0.9)),
+        (("--columns", "happy", "region"), release.table("happy", "region")),
+        (("--mean", "educ", "--population", "--where", "female=0"),
+         release.mean("educ", of="population", where={"female": 0})),
+    ):  # fmt: skip
+        facts = json.loads(run(capsys, "query", str(bundle), *words, "--json"))
+        assert [cell["estimate"] for cell in facts["cells"]] == made.frame()["estimate"].tolist()
+        assert [cell["upper"] for cell in facts["cells"]] == made.frame()["upper"].tolist()
+
+
+def test_figures_are_near_those_of_the_confidential_records(bundle: Path) -> None:
+    data = files("statpress.tasks.source") / "demo" / "happiness.parquet"
+    frame = pq.read_table(str(data)).to_pandas()
+    edges = np.array([0, 20, 30, 40, 50, 60, 70, 80, 100.0])
+    place = np.clip(np.searchsorted(edges, frame["prestige"], side="right") - 1, 0, 7)
+    frame["prestige"] = np.where(
+        frame["prestige"].isna(), np.nan, (edges[1:] + edges[:-1])[place] / 2
+    )
+    release = statpress.open(bundle)
+    for made, true in (
+        (release.mean("prestige"), frame["prestige"].mean()),
+        (
+            release.mean("prestige", where={"female": 1}),
+            frame["prestige"][frame.female == 1].mean(),
+        ),
+        (release.total("prestige"), frame["prestige"].sum()),
+        (release.table(where={"happy": "very happy"}), (frame["happy"] == "very happy").sum()),
+    ):
+        (cell,) = made.facts["cells"]
+        assert abs(made.value - true) < 6 * cell["standard_error"]
+    shares = release.share("happy", by="female").frame()
+    assert shares.groupby("female")["estimate"].sum().tolist() == pytest.approx([1, 1])
+
+
+def test_records_come_in_three_kinds_of_frames(bundle: Path) -> None:
+    release = statpress.open(bundle)
+    frame = release.microdata()
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == 17_137
+    assert isinstance(release.microdata(as_="polars"), polars.DataFrame)
+    assert release.microdata(as_="arrow").num_rows == 17_137
+    assert isinstance(release.microdata(as_="arrow"), pa.Table)
+    assert frame["region"].dtype == "category"
+    assert frame["prestige"].isna().any()
+    with pytest.raises(QueryError, match="pandas"):
+        release.microdata(as_="excel")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="Nearest: people"):
+        release.microdata("poeple")
+
+
+def test_a_zip_file_and_an_address_are_opened_too(bundle: Path, tmp_path: Path) -> None:
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", bundle.parent, bundle.name)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(bundle))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        places = (packed, f"http://127.0.0.1:{server.server_port}/")
+        values = [statpress.open(place).mean("educ").value for place in (bundle, *places)]
+        server.shutdown()
+    assert values[0] == values[1] == values[2]
+
+
+def test_a_changed_bundle_is_not_opened(bundle: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    (copy / "data" / "people.csv").write_text("changed")
+    with pytest.raises(BundleVerificationError, match=r"people\.csv was changed"):
+        statpress.open(copy)
+
+
+def test_errors_name_what_is_near(bundle: Path) -> None:
+    release = statpress.open(bundle)
+    for ask, words in (
+        (lambda: release.mean("prestig"), "Nearest: prestige"),
+        (lambda: release.table(where={"happy": "very hapy"}), "Nearest: very happy"),
+        (lambda: release.mean("happy"), "has no numbers"),
+        (lambda: release.regress("prestige ~ edu"), "Nearest: educ"),
+        (lambda: release.regress("prestige + educ"), "one outcome"),
+        (lambda: release.regress("prestige ~ educ +"), "not understood"),
+        (lambda: release.regress("prestige ~ center(educ)"), "depends on all records"),
+        (lambda: release.regress("prestige ~ log(educ - 30)"), "not a number"),
+        (lambda: release.difference("educ", by="female", base="2"), "no cell '2'"),
+        (lambda: release.share("happy", by=("region", "female")), "region, happy, female"),
+        (lambda: release.table("happy").value, "not one estimate"),
+        (lambda: release.mean("educ", of="people"), "'records' or 'population'"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(QueryError) as caught:
+            ask()
+        assert words in f"{caught.value}"
+
+
+def test_what_was_not_measured_is_refused_with_the_remedy(bundle: Path) -> None:
+    with pytest.raises(NotMeasuredError) as caught:
+        statpress.open(bundle).regress("prestige ~ educ:female")
+    assert "under 'pairs' or 'groups'" in caught.value.next_step
+    assert "people_pairs" in caught.value.next_step
+
+
+def test_what_the_publisher_accepted_is_said(bundle: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    path = copy / "privacy.json"
+    stated = json.loads(path.read_text())
+    stated["products"]["people"]["verdict"] |= {"name": "mostly noise", "accepted": True}
+    path.write_text(json.dumps(stated))
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").unlink()
+    facts = {k: v for k, v in manifest.items() if k not in ("files", "seal", "format")}
+    seal(copy, facts)
+    assert "accepted that the product is mostly noise" in repr(statpress.open(copy).mean("educ"))
+
+
+def test_neither_prefect_nor_the_ledger_s_database_is_imported(bundle: Path) -> None:
+    asked = "import sys, statpress; r = statpress.open(sys.argv[1])"
+    asked += "; r.mean('educ', by='female'); r.regress('educ ~ female'); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", asked, str(bundle)], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert {"numpy", "formulaic"} <= loaded
+    unwanted = {"prefect", "great_expectations", "sqlalchemy", "duckdb", "ibis", "matplotlib"}
+    assert not loaded & (unwanted | {"statpress.tasks.ledger.ledger", "statpress.flows.cli"})
