@@ -143,13 +143,20 @@ class Release:
 
     @property
     def columns(self) -> dict[str, list[str]]:
-        """By column the values of its cells, as conditions write them."""
+        """By column the values of its cells, as conditions write them.
+
+        >>> release.columns["happy"]
+        ['not too happy', 'pretty happy', 'very happy']
+        """
         from statpress.tasks.release.query import named_cells
 
         return {column.name: named_cells(column) for column in self._measured.domain.columns}
 
     def microdata(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
         """The synthetic records; intervals made from them as if they were real are too short.
+
+        >>> release.microdata().shape
+        (17137, 6)
 
         Args:
             product: Which microdata; by default the only ones.
@@ -191,7 +198,11 @@ class Release:
     def table(
         self, *by: str, where: Where | None = None, of: Of = "records", confidence: float = 0.95
     ) -> Estimates:
-        """Counts of all cells of some columns, or of the records that meet conditions."""
+        """Counts of all cells of some columns, or of the records that meet conditions.
+
+        >>> release.table("happy").frame()["estimate"].round().tolist()
+        [2076.0, 9788.0, 5273.0]
+        """
         return self._ask("count", (), by, where, of, confidence)
 
     def mean(
@@ -203,7 +214,11 @@ class Release:
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
-        """The mean of a column of numbers."""
+        """The mean of a column of numbers.
+
+        >>> round(release.mean("educ").value, 2)
+        13.81
+        """
         return self._ask("mean", (column,), by, where, of, confidence)
 
     def total(
@@ -215,7 +230,11 @@ class Release:
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
-        """The sum of a column of numbers."""
+        """The sum of a column of numbers.
+
+        >>> round(release.total("tvhours").value)
+        41408
+        """
         return self._ask("total", (column,), by, where, of, confidence)
 
     def share(
@@ -227,7 +246,11 @@ class Release:
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
-        """The share of every value of a column, of the records that are not missing there."""
+        """The share of every value of a column, of the records that are not missing there.
+
+        >>> release.share("happy", where={"female": 1}).frame()["estimate"].round(3).tolist()
+        [0.127, 0.567, 0.306]
+        """
         return self._ask("share", (column,), by, where, of, confidence)
 
     def quantile(
@@ -243,6 +266,9 @@ class Release:
         """The value below which a share of the numbers of a column lies.
 
         Numbers count as evenly spread over their cells.
+
+        >>> round(release.quantile("tvhours", 0.9).value, 2)
+        6.13
         """
         return self._ask("quantile", (column,), by, where, of, confidence, share=share)
 
@@ -255,7 +281,11 @@ class Release:
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
-        """The median of a column of numbers; see ``quantile``."""
+        """The median of a column of numbers; see ``quantile``.
+
+        >>> round(release.median("tvhours").value, 2)
+        2.86
+        """
         return self.quantile(column, 0.5, by=by, where=where, of=of, confidence=confidence)
 
     def difference(
@@ -269,6 +299,9 @@ class Release:
         confidence: float = 0.95,
     ) -> Estimates:
         """The mean of a column among each value of another, less that among one of them.
+
+        >>> release.difference("prestige", by="female").frame()["p_value"].round(3).tolist()
+        [0.002]
 
         Args:
             column: Of the numbers.
@@ -290,11 +323,18 @@ class Release:
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
-        """The correlation of two columns of numbers."""
+        """The correlation of two columns of numbers.
+
+        >>> round(release.correlation("educ", "prestige").value, 2)
+        0.52
+        """
         return self._ask("correlation", (one, other), by, where, of, confidence)
 
     def regress(self, formula: str, *, of: Of = "records", confidence: float = 0.95) -> Estimates:
         """Least squares, as ``"prestige ~ educ + C(region) + female"``.
+
+        >>> release.regress("prestige ~ educ").frame()["estimate"].round(1).tolist()
+        [13.0, 2.3]
 
         Args:
             formula: Of columns, as formulaic reads it; ``C()`` makes categories of numbers. Notes

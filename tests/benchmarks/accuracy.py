@@ -16,6 +16,7 @@ COMMANDS = {
     "interval_coverage": "coverage and width of the intervals of estimates",
     "quantile_widths": "intervals of quantiles beside the best possible",
     "band_coverage": "coverage and width of the bands of tables",
+    "moment_coverage": "coverage of means, quantiles and least squares from noisy tables",
     "black_box_widths": "intervals of statistics of which only the sensitivity is known",
     "black_box_bound": "how narrow those can be",
 }

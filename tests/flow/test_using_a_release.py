@@ -30,6 +30,7 @@ import statpress
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import BundleVerificationError, NotMeasuredError, QueryError
 from statpress.tasks.bundle.manifest import seal
+from statpress.tasks.release.opened import Release
 
 PAGE = Path(__file__).parents[2] / "tasks" / "using-a-release.md"
 MADE: dict[str, Path] = {}
@@ -55,6 +56,17 @@ def test_the_examples_of_the_page_are_what_the_release_says(
     with pd.option_context("display.width", 120, "display.max_columns", 20):
         failures, _ = doctest.DocTestRunner().run(test, out=report.write)
     assert not failures, report.getvalue()
+
+
+def test_the_examples_of_the_docstrings_are_what_the_release_says(bundle: Path) -> None:
+    report = io.StringIO()
+    finder = doctest.DocTestFinder()
+    for test in finder.find(Release, globs={"release": statpress.open(bundle)}):
+        name = test.name.rpartition(".")[2]
+        asks = name != "Release" and not name.startswith("_")
+        assert bool(test.examples) == (asks and name not in ("ask", "pairs"))
+        doctest.DocTestRunner().run(test, out=report.write)
+    assert not report.getvalue()
 
 
 def commands() -> list[str]:
@@ -209,3 +221,6 @@ def test_neither_prefect_nor_the_ledger_s_database_is_imported(bundle: Path) -> 
     assert {"numpy", "formulaic"} <= loaded
     unwanted = {"prefect", "great_expectations", "sqlalchemy", "duckdb", "ibis", "matplotlib"}
     assert not loaded & (unwanted | {"statpress.tasks.ledger.ledger", "statpress.flows.cli"})
+    asked = "import sys, statpress; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & (unwanted | {"numpy", "pandas", "pydantic"})

@@ -47,8 +47,8 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 
 COMMANDS = (
     "demo", "init", "validate", "plan", "rehearse", "audit", "run", "rerelease", "review",
-    "approve", "reject", "publish", "upload", "verify", "refine", "query", "deploy", "doctor",
-    "metrics", "backup", "restore", "tidy", "ledger",
+    "approve", "reject", "publish", "upload", "verify", "refine", "query", "regress", "deploy",
+    "doctor", "metrics", "backup", "restore", "tidy", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
     "amend", "approvers", "charge-history", "checkpoint", "export", "export-head", "import", "note",
@@ -307,6 +307,8 @@ def derive(bench: Bench) -> None:
     bench.state(
         "query/sum", "query", people, "--where=region=north", "--population", "--confidence=0.9"
     )
+    bench.say("query/mean", "query", people, "--mean=pay", "--by=age", "--product=wide")
+    bench.state("query/share", "query", people, "--share=region", "--product=wide")
     for name, place, *how in (
         (
             "consistent",
