@@ -160,7 +160,9 @@ def _compiled(dtype: str) -> Callable[..., None]:
     return kernel
 
 
-UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
+UNMEASURED_WEIGHT, TRIPLE_WEIGHT, DRAWN_WEIGHT = 0.296875, 0.5, 0.0625
+"""Of pairs that were not measured, of triples, and of the former in copies: drawn one by one, they
+may contradict each other and what was measured."""
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error: records that are nearer would only fit their noise."""
 _FINE = 2**24
@@ -267,10 +269,11 @@ def targets(
 ) -> list[TargetTable]:
     """All pairs that are not known, and the strongest triples, with a generator drawn ones."""
     tables = []
+    unmeasured = UNMEASURED_WEIGHT if rng is None else DRAWN_WEIGHT
     for pair, table in model.pairs.items():
         if pair not in known:
             measured = pair in model.residuals.values
-            tables.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
+            tables.append(TargetTable(pair, table * m, 1.0 if measured else unmeasured))
     tables += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
     for group in strongest_triples(model)[:MOST_TRIPLES]:
         if not any(set(group) <= set(larger) for larger in model.groups):
