@@ -27,8 +27,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.column import Category, Codes, Column
-from statpress.mechanisms.domain.ranges import Ranges, n_between, skipping
+from statpress.mechanisms.domain.column import Category, Codes, Column, Ranges, n_between, skipping
 from statpress.mechanisms.errors import ConfigError, EdgesError
 
 __all__ = [

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from statpress.mechanisms.domain.column import Ranges, in_words
 from statpress.mechanisms.domain.columns import (
     Category,
     Codes,
@@ -32,7 +33,6 @@ from statpress.mechanisms.domain.columns import (
     Total,
 )
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
-from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
 from statpress.mechanisms.estimates.statistics import (

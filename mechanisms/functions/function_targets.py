@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.kernels import (
     KernelDensity,
@@ -30,8 +30,7 @@ from statpress.mechanisms.functions.learner import (
     Shape,
     axes_of,
 )
-from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS
-from statpress.mechanisms.functions.released_function import FunctionShape
+from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS, FunctionShape
 from statpress.mechanisms.functions.risk import EmpiricalRisk, RiskLoss
 from statpress.mechanisms.mechanism import Per, UserDefined
 

@@ -34,10 +34,10 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges, in_words
 from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.functions.polynomials import (
     MOST_DIMENSIONS,

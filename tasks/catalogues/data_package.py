@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.formats import format_named
 from statpress.tasks.pages.rendering import escaped, markdown

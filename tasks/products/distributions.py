@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
 from statpress.tasks.pages.numbers import count, give_or_take, plain, share
 

@@ -48,7 +48,6 @@ from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
-from statpress.tasks.release.counting import counted_of, kept_profile, scan_of
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import (
@@ -73,7 +72,7 @@ from statpress.tasks.release.run_places import (
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, source_of
 from statpress.tasks.source.engine import reader_named
-from statpress.tasks.source.scanning import Scan
+from statpress.tasks.source.scanning import Scan, counted_of, kept_profile, scan_of
 
 
 @contextmanager

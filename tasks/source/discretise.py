@@ -42,9 +42,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from statpress.mechanisms.domain.coded_columns import PackedCodes
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain, Runs
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins
 from statpress.tasks.source.columns import missing_column

@@ -10,6 +10,8 @@ outside the declaration or unreadable. So the one GROUP BY that counts the cells
 and the occupied cells are few enough to be told apart here. Columns that no table has are counted
 by their fates only, some at a time, in grouping sets of the same scan. Where codes of records are
 wanted and no table, the fates are counted as the codes are written.
+
+``scan_of``, ``kept_profile`` and ``counted_of`` do this as a release's config and plan ask for it.
 """
 
 from __future__ import annotations
@@ -28,17 +30,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.configs.loading import Release
 from statpress.mechanisms.domain.coded_columns import (
     GroupCounts,
     PackedCodes,
     check_groups,
     smallest_unsigned,
 )
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import EmptySourceError
 from statpress.mechanisms.parallel import in_threads, threads
-from statpress.tasks.source import discretise
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.source import aggregates, discretise
 from statpress.tasks.source.aggregates import (
     ColumnProfile,
     SourceProfile,
@@ -46,6 +50,7 @@ from statpress.tasks.source.aggregates import (
     check_absent,
     kept_records,
     typed,
+    units_of,
 )
 from statpress.tasks.source.discretise import (
     N_FATES,
@@ -61,7 +66,6 @@ from statpress.tasks.source.guarding import new_file, writable, write_all
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-
 
 CHUNK = 1 << 17
 """Records that are in memory at once, of each thread."""
@@ -518,3 +522,63 @@ def _by_sets(
         words = [of_set[name].to_numpy() for name in names]
         found[names] = words, of_set["records"].to_numpy().astype(np.int64)
     return found
+
+
+def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
+    """The profile of a source; where every record is a unit, with the tables or codes too.
+
+    Args:
+        source: The records.
+        release: How they are declared.
+        plan: What is counted of them.
+        folder: Private, for codes and for what the engine spills.
+    """
+    domain, units = release.domain, units_of(release)
+    if units is not None:
+        return Scan(aggregates.profile(source, domain, scratch=folder, units=units))
+    if plan.coded is not None and not plan.joint:
+        n_records = release.privacy.n_records
+        return scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
+    return scan(source, domain, plan.joint, scratch=folder)
+
+
+def kept_profile(
+    source: Source, release: Release, scan: Scan, *, folder: Path, key: str
+) -> SourceProfile:
+    """The profile of what is counted: all records, or those that are kept of each unit.
+
+    Takes the arguments of ``counted_of``.
+    """
+    units = units_of(release)
+    if units is None:
+        return scan.profile
+    return profile_of_kept(source, release.domain, scratch=folder, units=units, key=key)
+
+
+def counted_of(
+    source: Source, release: Release, plan: Plan, scan: Scan, *, folder: Path, key: str
+) -> Counted:
+    """The tables of the scan, or of the records that are kept of each unit, and wide codes.
+
+    Args:
+        source: That which was scanned.
+        release: How it is declared.
+        plan: What is counted of it.
+        scan: Of it.
+        folder: As for the scan.
+        key: For the choice of the records that are kept; random, secret, used once.
+    """
+    units = units_of(release)
+    joint = (
+        scan.tables()
+        if units is None
+        else tuple(
+            aggregates.count(source, domain, scratch=folder, units=units, key=key)
+            for domain in plan.joint
+        )
+    )
+    coded = scan.coded
+    if plan.coded is not None and coded is None:
+        n_records = release.privacy.n_records
+        coded = spill(source, plan.coded, n_records=n_records, folder=folder, units=units, key=key)
+    return Counted(joint, coded)

@@ -17,10 +17,10 @@ from statpress.configs.descriptions.column_list import from_column_list
 from statpress.configs.descriptions.ddi import from_ddi
 from statpress.configs.descriptions.drafting import Frame, draft
 from statpress.configs.loading import load
+from statpress.mechanisms.domain.column import MOST_SPECIAL, Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric, labels
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, codes_of_range, codes_of_values
-from statpress.mechanisms.domain.ranges import MOST_SPECIAL, Ranges
 from statpress.mechanisms.errors import ConfigError, DescriptionError, EdgesError
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.exact_values import exact_values
