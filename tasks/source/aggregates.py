@@ -47,12 +47,12 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
 from statpress.tasks.source import discretise
-from statpress.tasks.source.columns import missing_column
 from statpress.tasks.source.engine import (
     Limits,
     OpenSource,
     Source,
     engine_of,
+    missing_column,
     open_source,
     reader_named,
 )

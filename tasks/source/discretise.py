@@ -47,7 +47,6 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integ
 from statpress.mechanisms.domain.domain import Domain, Runs
 from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins
-from statpress.tasks.source.columns import missing_column
 from statpress.tasks.source.engine import (
     EXACT_DOUBLES,
     CsvOptions,
@@ -60,6 +59,7 @@ from statpress.tasks.source.engine import (
     in_type,
     is_exact_double,
     literal,
+    missing_column,
 )
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ def packed_table(
 
     Raises:
         ColumnNotFoundError: A declared column is missing from the table; opening the source has
-            compared the names with those of each file (``columns.check_source_columns``).
+            compared the names with those of each file (``engine.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived, coded = coded_columns(domain, table, unit=unit, text=text)
@@ -456,7 +456,7 @@ def coded_columns(
 
     Raises:
         ColumnNotFoundError: A declared column is missing from the table; opening the source has
-            compared the names with those of each file (``columns.check_source_columns``).
+            compared the names with those of each file (``engine.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived = read_columns(domain, table, unit=unit, text=text)
@@ -479,7 +479,7 @@ def read_columns(
 
     Raises:
         ColumnNotFoundError: A declared column is missing from the table; opening the source has
-            compared the names with those of each file (``columns.check_source_columns``).
+            compared the names with those of each file (``engine.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     selected = {} if unit is None else {"unit": table[unit]}

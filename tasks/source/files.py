@@ -24,14 +24,22 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns, unique
 from statpress.tasks.source.csv_files import (
     CsvFaultError,
     CsvFiles,
     cannot_be_read,
     likely_keys,
 )
-from statpress.tasks.source.engine import CsvOptions, Limits, connect, out_of_memory
+from statpress.tasks.source.engine import (
+    CsvOptions,
+    Limits,
+    Schema,
+    check_source_columns,
+    connect,
+    out_of_memory,
+    shared_columns,
+    unique,
+)
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.stat_files import copied
 

@@ -28,8 +28,14 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from statpress.tasks.source.columns import check_source_columns
-from statpress.tasks.source.engine import ArrayFunction, Constants, Credentials, Limits, OpenTable
+from statpress.tasks.source.engine import (
+    ArrayFunction,
+    Constants,
+    Credentials,
+    Limits,
+    OpenTable,
+    check_source_columns,
+)
 from statpress.tasks.source.guarding import guarded
 
 if TYPE_CHECKING:

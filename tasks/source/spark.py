@@ -33,8 +33,15 @@ from statpress.mechanisms.errors import (
     SourceUnavailableError,
     SourceUnreadableError,
 )
-from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns
-from statpress.tasks.source.engine import ArrayFunction, Constants, Limits, OpenTable
+from statpress.tasks.source.engine import (
+    ArrayFunction,
+    Constants,
+    Limits,
+    OpenTable,
+    Schema,
+    check_source_columns,
+    shared_columns,
+)
 from statpress.tasks.source.files import changed
 from statpress.tasks.source.guarding import guarded, new_file, write_new
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from statpress.mechanisms.errors import CheckupError, ConfigError, StatpressError
 from statpress.tasks.ledger.accounts import State, Status
-from statpress.tasks.ledger.home_ledger import open_ledger
-from statpress.tasks.ledger.memory import Kept
+from statpress.tasks.ledger.home_ledger import Kept, open_ledger
 from statpress.tasks.private_zone.folders import Home, at_work
 from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED
 from statpress.tasks.release.run_places import looks_in_words, unpublished
