@@ -511,4 +511,4 @@ def _distribution_rows(found: Sequence[SamplingDistribution]) -> dict[str, list[
     }
 
 
-ESTIMATE_FILES = EstimateProduct()
+FILES = EstimateProduct()

@@ -493,4 +493,4 @@ def _disagreeing(name: str, path: Path) -> dict[str, int]:
     return {"values off": int((~(np.abs(published(points) - written) <= slack)).sum())}
 
 
-FUNCTION_FILES = FunctionProduct()
+FILES = FunctionProduct()
