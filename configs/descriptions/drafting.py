@@ -35,7 +35,6 @@ from statpress.configs.descriptions.described import (
     WIDTH,
     DescribedColumn,
     Description,
-    about_lines,
     about_of,
     comment,
     flow,
@@ -272,6 +271,21 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
     marked = [number for number, line in enumerate(lines, 1) if _MARKED.match(line)]
     placed = (replace(blank, line=at) for blank, at in zip(blanks, marked, strict=True))
     return "\n".join(lines) + "\n", tuple(placed)
+
+
+def about_lines(description: Description) -> Iterator[str]:
+    """The lines of a drafted config about who publishes, on what terms."""
+    if not description.about:
+        return
+    yield "about:"
+    if description.form != ASKED:
+        yield from comment("As described; see that it is true of the release too.", "  ")
+    for key, value in description.about.items():
+        if isinstance(value, dict):
+            inside = ", ".join(f"{part}: {scalar(text)}" for part, text in value.items())
+            yield f"  {key}: {{{inside}}}"
+        else:
+            yield f"  {key}: {flow(value)}"
 
 
 def _head(description: Description, frame: Frame) -> Iterator[str]:

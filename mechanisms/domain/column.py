@@ -362,19 +362,6 @@ def in_words(value: Any) -> str:
     return str(value).removesuffix(".0")
 
 
-def n_between(special: NDArray[Any], first: NDArray[Any], end: NDArray[Any]) -> NDArray[np.int64]:
-    """How many special values lie from the first up to below the end of each range."""
-    return np.asarray(np.searchsorted(special, end) - np.searchsorted(special, first))
-
-
-def skipping(special: NDArray[Any], first: NDArray[Any], steps: NDArray[Any]) -> NDArray[Any]:
-    """Whole values so many steps above the first of each range, special ones not counted."""
-    values = first + steps
-    for value in special:
-        values += ((first <= value) & (value <= values)).astype(steps.dtype)
-    return np.asarray(values)
-
-
 Floats = NDArray[np.float64]
 
 

@@ -72,7 +72,6 @@ from statpress.mechanisms.estimates.resampling_noise import (
     composed,
     gaussian_goal,
     largest_mu_squared,
-    paper_mu_squared,
 )
 from statpress.mechanisms.estimates.statistics import (
     NamedStatistic,
@@ -457,6 +456,11 @@ class BootstrapReplicates:
         """One coordinate of what was released, with what its intervals need."""
         most = float(self.noise.sensitivity)
         return NoisyReplicates(values[:, coordinate], self.noise.sigma, self.n_records, most)
+
+
+def paper_mu_squared(mu: Fraction, replicates: int) -> Fraction:
+    """Square of the mu of one replicate by the paper's limit, mu^2 / ((2 - 2/e) B), rounded."""
+    return Fraction(float(mu**2) / (2 * -math.expm1(-1) * replicates))
 
 
 def _noise(statistic: Statistic, n_records: int, mu_squared: Fraction) -> StatisticNoise:

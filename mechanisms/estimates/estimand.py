@@ -399,17 +399,6 @@ def checked(own: UserDefined) -> Statistic:
     return checked_statistic
 
 
-def check_per(per: Per | None, domain: Domain) -> None:
-    """Refuse units of several records where nothing says what counts one."""
-    if domain.absent and per is None:
-        raise ConfigError(
-            "Units may have several records, and nothing says what counts one here.",
-            where="per",
-            next_step="Write 'per: unit', by which each unit counts one, or for a sum, a count, a "
-            "mean, a proportion or a ratio 'per: record', by which each record does.",
-        )
-
-
 def _check_per_record(knobs: EstimandKnobs, statistic: NamedStatistic) -> None:
     """Refuse a statistic of records whose number is not known."""
     formula = statistic.moments

@@ -101,13 +101,6 @@ def format_named(name: str) -> FileFormat:
     return FORMATS[name]
 
 
-def media_facts(name: str) -> dict[str, str]:
-    """What a data package says of a format's files: ``type``, ``mediatype`` and ``encoding``."""
-    form = format_named(name)
-    facts = {"type": form.resource_type, "mediatype": form.media_type, "encoding": form.encoding}
-    return {key: value for key, value in facts.items() if value}
-
-
 def format_of(path: Path) -> FileFormat:
     """The format that a file's suffix names.
 

@@ -14,7 +14,7 @@ half a page, and a killed run leaves none.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -30,7 +30,7 @@ from statpress.tasks.private_zone.folders import sync
 from statpress.tasks.private_zone.guards import as_text, is_interruption
 from statpress.tasks.private_zone.run_context import step
 from statpress.tasks.products.product_kind import kind_of, private_input
-from statpress.tasks.products.true_errors import TrueErrors, compared_grid
+from statpress.tasks.products.true_errors import Compared, TrueErrors
 from statpress.tasks.release.build import Released
 from statpress.tasks.release.quality_gates import fates
 from statpress.tasks.release.run_places import Run
@@ -104,6 +104,11 @@ def curator_page(
         subtitle="The curator's report of a release",
         banner=BANNER,
     )
+
+
+def compared_grid(rows: Sequence[Compared], title: str = "") -> Grid:
+    """A table of errors beside promises."""
+    return Grid(("error", "promised", "true", "verdict"), rows, title=title)
 
 
 def _quality(

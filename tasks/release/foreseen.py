@@ -9,8 +9,6 @@ processors.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import pickle
 import select
@@ -28,7 +26,6 @@ from warnings import catch_warnings, simplefilter
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
-from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -282,36 +279,6 @@ def offers_of(
     announce(f"plan for {len(others)} other budgets")
     found = [Offer(Decimal(1), plan), *in_forks(offered, others)]
     return sorted(found, key=lambda offer: offer.times)
-
-
-def source_name(release: Release) -> str:
-    """What accounts call the source of a config (``tasks.ledger.sources``)."""
-    from statpress.tasks.ledger.sources import of_path, of_table
-
-    declared = release.config.source
-    path, table = (getattr(declared, name, None) for name in ("path", "table"))
-    if path is None:
-        return of_table(declared.engine, table or "")
-    return of_path(path, str(release.folder))
-
-
-def form_of(release: Release) -> str:
-    """A hash of how a config reads records: all of it but where they lie and what becomes of them.
-
-    Whether a source can be read in a form is an exact answer, so that each form counts once.
-    """
-    said = release.config.model_dump(mode="json", include=set(_OF_READING))
-    said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
-    said["domain"] = {column.name: repr(column) for column in release.domain.columns}
-    for column in release.domain.columns:
-        if isinstance(column, Ranges) and column.special:
-            said["domain"][column.name] += repr(column.special)
-    text = json.dumps(said, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-_OF_READING = ("source", "privacy", "structural_zeros")
-_OF_PLACE = ("path", "version", "endpoint", "region", "credentials", "table", "master", "remote")
 
 
 def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:

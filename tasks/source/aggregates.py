@@ -426,9 +426,3 @@ def profile(
 def typed(opened: OpenSource, units: Units | None) -> tuple[ir.Table, str | None]:
     """The source's table, and the name in it of the column of the units."""
     return with_units(opened.table, units) if units is not None else (opened.table, None)
-
-
-def check_absent(domain: Domain, units: Units | None) -> None:
-    """Units of several records are padded, for which the domain needs its absent cell."""
-    if units is not None and units.max_records > 1 and not domain.absent:
-        raise ValueError("units of several records need a domain with an absent cell")

@@ -47,7 +47,6 @@ from statpress.tasks.source.aggregates import (
     ColumnProfile,
     SourceProfile,
     Units,
-    check_absent,
     kept_records,
     typed,
     units_of,
@@ -192,6 +191,12 @@ def spill(
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
+
+
+def check_absent(domain: Domain, units: Units | None) -> None:
+    """Units of several records are padded, for which the domain needs its absent cell."""
+    if units is not None and units.max_records > 1 and not domain.absent:
+        raise ValueError("units of several records need a domain with an absent cell")
 
 
 def bytes_per_record(domain: Domain) -> int:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statpress.mechanisms.errors import CheckupError, ConfigError, StatpressError
+from statpress.mechanisms.errors import ConfigError, StatpressError
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.home_ledger import Kept, open_ledger
 from statpress.tasks.private_zone.folders import Home, at_work
@@ -141,19 +141,6 @@ def read_books(ledger: Ledger) -> Books:
 def needing_attention(findings: Iterable[Finding]) -> list[Finding]:
     """Those findings that somebody has to do something about."""
     return [each for each in findings if each.verdict is Verdict.WRONG]
-
-
-def check_nothing_wrong(findings: Iterable[Finding]) -> None:
-    """Raise if somebody has to do something.
-
-    Raises:
-        CheckupError: It names the checks; ``statpress doctor`` says the rest.
-    """
-    names = list(dict.fromkeys(each.check for each in needing_attention(findings)))
-    if names:
-        raise CheckupError(
-            f"The ledger holds. The installation needs attention: {', '.join(names)}."
-        )
 
 
 def _fine(check: str, what: str) -> Finding:

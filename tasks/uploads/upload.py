@@ -14,7 +14,6 @@ MD5 of an object sent in parts or encrypted), CKAN has none, and readers get tho
 from __future__ import annotations
 
 import hashlib
-import json
 import mimetypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,11 +116,6 @@ def said_of_pointer(bundle: Bundle, name: str, there: Mapping[str, Any]) -> str:
     if there == bundle.pointer:
         return f"{name} names this release."
     return f"{name} stays with {there.get('name')}, which is newer."
-
-
-def pointer_text(bundle: Bundle) -> bytes:
-    """The pointer as a file."""
-    return (json.dumps(bundle.pointer, indent=2, ensure_ascii=True) + "\n").encode()
 
 
 def media_type(path: str) -> str:

@@ -33,7 +33,7 @@ from statpress.tasks.catalogues.data_package import column_facts
 from statpress.tasks.catalogues.sdmx import Dimension
 from statpress.tasks.products.distributions import Distribution, cell_names, distribution_chart
 from statpress.tasks.products.published_counts import column_from, describe_column
-from statpress.tasks.release.foreseen import form_of
+from statpress.tasks.release.steps import form_of
 
 PAY = Numeric(name="pay", edges=(0, 10, 20, 40), special=(99999, 0, 7, 20, -1), missing=True)
 AGE = Integer(name="age", lower=0, upper=29, width=10, special=(18, 999))

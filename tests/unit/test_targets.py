@@ -18,11 +18,11 @@ from statpress.configs.upload_targets import TARGETS, CkanTarget, S3Target
 from statpress.mechanisms.errors import ConfigError, DependencyError, UploadError
 from statpress.tasks.uploads import s3
 from statpress.tasks.uploads.ckan import dataset_fields, dataset_name, extra, resource_fields
+from statpress.tasks.uploads.s3 import pointer_text
 from statpress.tasks.uploads.upload import (
     Bundle,
     check_target,
     media_type,
-    pointer_text,
     replaces,
     said_of_pointer,
 )
