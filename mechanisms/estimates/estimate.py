@@ -118,9 +118,6 @@ class EstimateKind(Kind):
     criteria = MappingProxyType({WIDTH: "width of the interval"})
     compared = MappingProxyType({"width": "expected width of the intervals"})
 
-    def criterion(self, knobs: Any) -> str:
-        return WIDTH
-
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         declared = {key.name: getattr(knobs, key.name) for key in fields(EstimandKnobs)}
         inference = declared.pop("inference")
@@ -129,9 +126,6 @@ class EstimateKind(Kind):
                 yield mechanism.name, mechanism, mechanism.knobs(**declared)
             elif mechanism.knobs is EstimandKnobs:
                 yield mechanism.name, mechanism, EstimandKnobs(**declared, inference=inference)
-
-    def draws(self, mechanism: Any, n_cells: int) -> int:
-        return 0
 
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
@@ -145,10 +139,6 @@ class EstimateKind(Kind):
 
     def check(self, knobs: Any, target: Target) -> None:
         estimand_for(knobs, target, "auto", several=True)
-
-    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
-        columns: tuple[str, ...] = knobs.columns_beside
-        return columns
 
 
 ESTIMATE = EstimateKind()

@@ -75,16 +75,10 @@ class FunctionKind(Kind):
     criteria = MappingProxyType({LARGEST_ERROR: "largest error"})
     compared = MappingProxyType({"sup_error": "expected largest error"})
 
-    def criterion(self, knobs: Any) -> str:
-        return LARGEST_ERROR
-
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         for mechanism in serving:
             for noise in ("laplace", "gaussian"):
                 yield _label(mechanism.name, noise), mechanism, replace(knobs, noise=noise)
-
-    def draws(self, mechanism: Any, n_cells: int) -> int:
-        return 0
 
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """What noise adds to the largest error, as a share of what the function can be."""
@@ -95,10 +89,6 @@ class FunctionKind(Kind):
 
     def label(self, mechanism: Any) -> str:
         return _label(mechanism.name, mechanism.noise)
-
-    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
-        columns: tuple[str, ...] = knobs.columns_beside
-        return columns
 
 
 def _label(name: str, noise: str) -> str:

@@ -176,12 +176,6 @@ def profile_file(
 ) -> dict[str, int]:
     """Count the rows of a file and what does not fit the domain; reads it in batches.
 
-    Args:
-        path: The file.
-        domain: Its first columns.
-        extra: Names of those that follow.
-        spread: Whether values lie anywhere within their cells.
-
     Returns:
         ``rows``; ``schema``, 1 if names or types differ from the declared ones;
         and per column the number of values outside the domain.

@@ -81,11 +81,7 @@ class Memory:
         self.place = home.root / _HEADS / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
 
     def check(self, hash_at: Callable[[int], str | None]) -> None:
-        """Raise unless the ledger holds the last entry that this home has seen of it.
-
-        Args:
-            hash_at: The hash of an entry of the ledger, None where there is none.
-        """
+        """Raise unless the ledger holds the last entry that this home has seen of it."""
         seen = self._seen()
         entries, head = seen["entries"], seen["head"]
         if not entries or hash_at(entries) == head:
@@ -145,11 +141,7 @@ class Memory:
         return (self.home.root / _DRAWN / run_id).exists()
 
     def check_draws(self, charges: Mapping[str, Charge]) -> None:
-        """Raise if a run drew here whose charge the ledger lost, or gave back.
-
-        Args:
-            charges: All of the ledger, by run.
-        """
+        """Raise if a run drew here whose charge the ledger lost, or gave back."""
         folder = self.home.root / _DRAWN
         for run_id in sorted(path.name for path in folder.iterdir()) if folder.is_dir() else ():
             charge = charges.get(run_id)
@@ -175,10 +167,6 @@ class Memory:
 
     def begin(self, run_id: str, draw: str) -> None:
         """Remember for good, on disk, that a run begins to draw.
-
-        Args:
-            run_id: The run.
-            draw: Hash of the ledger's entry that says so.
 
         Raises:
             LedgerError: It began before.

@@ -58,14 +58,7 @@ class WorkingMemory:
 
 
 def of_cells(cells: int, columns: Sequence[Column], rows: int, next_step: str) -> WorkingMemory:
-    """Of a product that works on arrays of cells.
-
-    Args:
-        cells: Most of them.
-        columns: Of its files.
-        rows: Of its longest file.
-        next_step: What helps.
-    """
+    """The memory of a product that works on arrays of at most ``cells`` cells."""
     return WorkingMemory(
         draw=_SAMPLERS + 160 * cells,
         derive=_SAMPLERS + 200 * cells,

@@ -276,10 +276,6 @@ class Publication:
 def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, Field]:
     """By column its words, of those that have any.
 
-    Args:
-        declared: The config's section ``domain``.
-        domain: What it declares.
-
     Returns:
         Per column, as far as they are given, ``title``, ``description``, ``unit`` and
         ``categories`` with the ``label`` of each ``value``: names of Frictionless Table Schema,

@@ -142,15 +142,6 @@ def report_to_curator(
 ) -> bool:
     """Write the report; whatever fails in it is for the curator log only.
 
-    Args:
-        run: Whose bundle is in its place.
-        release: The config.
-        plan: Of that.
-        profile: What the input gate saw; private.
-        counted: What the mechanisms were given; private.
-        products: What was published.
-        bundle: Where that lies.
-
     Returns:
         Whether the run was told to end meanwhile, which ends the report only.
     """

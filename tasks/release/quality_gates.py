@@ -224,13 +224,6 @@ def check_noisily(
 ) -> None:
     """Input gate with noise on every count that it compares.
 
-    Args:
-        inspector: Judges the noisy counts, which the budget has paid for.
-        release: What is declared.
-        profile: Of the records that are counted, no more of a unit than the release counts.
-        checks: The noise as it was planned.
-        noise: The run's own.
-
     Raises:
         NoisyGateError: A noisy count is above what is allowed by more than the margin.
     """

@@ -279,12 +279,6 @@ def refine(
 ) -> dict[str, Any]:
     """Write refined tables of a bundle into a new folder, in one step.
 
-    Args:
-        folder: The bundle.
-        output: The new folder, outside of any bundle.
-        options: What is asked.
-        announce: Told what is going on, for a progress bar.
-
     Returns:
         What was done, as written to ``refinement.json``.
 

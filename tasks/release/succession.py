@@ -154,12 +154,6 @@ Change = dict[str, Any]
 def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[str, Any]:
     """Products, costs and expected errors, in the bundle and in the plan.
 
-    Args:
-        folder: A verified bundle.
-        seal: Its seal.
-        release: The config that may follow it.
-        plan: Of that config.
-
     Returns:
         ``config``: the keys whose values differ, as YAML; ``protected``: what differs in
         the frame of the guarantee; ``cost`` of the release; and by name ``products``, each

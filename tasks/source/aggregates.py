@@ -69,12 +69,6 @@ def first_of(
 ) -> Iterator[tuple[str, Fate, str]]:
     """The first record with a value of some fate, in the order of the files; none without an order.
 
-    Args:
-        source: The private source.
-        domain: The declared domain.
-        refused: Columns, each with a fate that some record has.
-        scratch: Private directory.
-
     Yields:
         Column, fate and place of each that is found: the record, and of a CSV the line of the file
         and the field.

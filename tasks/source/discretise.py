@@ -419,12 +419,6 @@ def packed_table(
 ) -> ir.Table:
     """The codes of every record of a table, packed into as few integers as hold them.
 
-    Args:
-        domain: The declared domain.
-        table: Any Ibis table with at least the declared columns.
-        unit: Column that names each record's unit; it comes along.
-        text: If all columns are text, how values are written.
-
     Returns:
         A table derived from ``table``: int64 columns ``word_0``, ``word_1``, ... as
         ``PackedCodes`` says, and a column ``unit`` if one was given. Of a domain with a joint

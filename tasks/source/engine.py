@@ -112,13 +112,7 @@ def csv_memory(columns: int, threads: int) -> int:
 
 
 def connect(scratch: Path, limits: Limits = Limits(), **settings: Any) -> Any:
-    """An engine of its own, which installs nothing.
-
-    Args:
-        scratch: Private directory for what the engine spills.
-        limits: What it may take.
-        settings: More of the engine's settings, which go before its limits.
-    """
+    """An engine of its own, which installs nothing."""
     import ibis
 
     chosen: dict[str, Any] = {"preserve_insertion_order": False}
@@ -140,10 +134,6 @@ def out_of_memory(error: Exception, where: str) -> OutOfMemoryError | None:
     """The public error for an engine that needed more than it may take; None for another failure.
 
     What hands records over makes an error of its own kind of it, with the same text.
-
-    Args:
-        error: Of the engine.
-        where: Public name of the source.
     """
     import duckdb
 
@@ -544,11 +534,6 @@ def check_source_columns(
     wanted: Iterable[str], usable: Iterable[str], schemas: Sequence[Schema]
 ) -> None:
     """Raise if a column is not among the usable ones.
-
-    Args:
-        wanted: Names of columns that are declared.
-        usable: Those that all files have, once and of one type.
-        schemas: Of each file.
 
     Raises:
         ColumnNotFoundError: With all such columns, each with its fault.

@@ -234,12 +234,6 @@ def chunks(
 ) -> Iterator[NDArray[np.int64]]:
     """The rows of a query, never all at once.
 
-    Args:
-        connection: Where it runs.
-        query: A statement whose columns are whole numbers of at least 0, or null.
-        columns: Their names.
-        size: Rows of a chunk, about.
-
     Yields:
         int64[rows, columns]; -1 stands for null.
     """

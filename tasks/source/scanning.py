@@ -355,12 +355,6 @@ def scan(
 ) -> Scan:
     """Read a source of one record a unit once, for its profile and its tables.
 
-    Args:
-        source: The private source.
-        domain: All declared columns.
-        joint: Domains of some of them, to count tables of.
-        scratch: Private directory for what the engine spills.
-
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
         DomainTooLargeError: A table's domain has no joint table.
@@ -385,13 +379,6 @@ def scan_wide(
     folder: Path,
 ) -> Scan:
     """Read a source of one record a unit once, for its profile and the codes of its records.
-
-    Args:
-        source: The private source.
-        domain: All declared columns.
-        coded: Those whose codes are written.
-        n_records: Public number of records.
-        folder: Private; the files, and what the engine spills, go below it.
 
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
@@ -435,13 +422,6 @@ def profile_of_kept(
 
     Which are kept depends on the unit's own records alone, as for a contingency table
     (tasks.source.aggregates), so a unit moves no count by more than that.
-
-    Args:
-        source: The private source.
-        domain: All declared columns.
-        scratch: Private directory for what the engine spills.
-        units: The privacy unit.
-        key: For the choice; random, secret, used once.
 
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
@@ -530,14 +510,7 @@ def _by_sets(
 
 
 def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
-    """The profile of a source; where every record is a unit, with the tables or codes too.
-
-    Args:
-        source: The records.
-        release: How they are declared.
-        plan: What is counted of them.
-        folder: Private, for codes and for what the engine spills.
-    """
+    """The profile of a source; where every record is a unit, with the tables or codes too."""
     domain, units = release.domain, units_of(release)
     if units is not None:
         return Scan(aggregates.profile(source, domain, scratch=folder, units=units))

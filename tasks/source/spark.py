@@ -134,12 +134,6 @@ def session_in(
 ) -> Iterator[SparkSession]:
     """A session of its own.
 
-    Args:
-        folder: Private.
-        master: Of a cluster, or ``local[2]``.
-        remote: Address of a server of Spark Connect, if it is not a master.
-        limits: Of the Java process of our own, and of Spark in it without a master.
-
     Raises:
         DependencyError: There is no Java.
         SourceUnavailableError: Another session is open in this process.

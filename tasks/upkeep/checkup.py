@@ -93,12 +93,7 @@ class Books:
 
 
 def examine(home: Home, now: datetime | None = None) -> list[Finding]:
-    """Check a home and its ledger.
-
-    Args:
-        home: The home.
-        now: The time; by default the clock's.
-    """
+    """Check a home and its ledger."""
     now = now or datetime.now(UTC)
     found = [*_modes(home), *_space(home)]
     if _of_another_user(home):

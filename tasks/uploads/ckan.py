@@ -250,12 +250,7 @@ def dataset_name(bundle: str) -> str:
 
 
 def dataset_fields(bundle: Bundle, licences: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The fields of a dataset that follow from a bundle's metadata.
-
-    Args:
-        bundle: The bundle.
-        licences: Those that the portal knows.
-    """
+    """The fields of a dataset that follow from a bundle's metadata."""
     path = bundle.folder / _PACKAGE
     said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     people = {each.get("role"): each for each in reversed(said.get("contributors") or ())}

@@ -170,10 +170,6 @@ def check_targets(targets: Sequence[Target]) -> None:
 def read_targets(bundle: Path, config: Path | None) -> Sequence[Target]:
     """The targets of a config, or of a bundle's own.
 
-    Args:
-        bundle: The bundle.
-        config: The config, if not the bundle's own.
-
     Raises:
         UploadError: It names none.
     """
@@ -193,11 +189,6 @@ def read_targets(bundle: Path, config: Path | None) -> Sequence[Target]:
 @step("upload")
 def upload(home: Home, folder: Path, targets: Sequence[Target]) -> tuple[Uploaded, ...]:
     """Upload a published bundle to all targets; one that fails does not keep it from the others.
-
-    Args:
-        home: With the ledger that published the bundle.
-        folder: The bundle.
-        targets: Where to.
 
     Raises:
         UploadError: A target failed. The release stands, and nothing more is charged.
