@@ -554,7 +554,7 @@ class Mechanism(Protocol):
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
     names the keys of the YAML; ``needs`` says what it is given of the count. One that needs
-    ``columns`` is given coded columns (mechanisms.domain.coded_columns) and serves products
+    ``columns`` is given coded columns (mechanisms.domain.contingency_table) and serves products
     with any number of columns.
     """
 

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.column import tilts
 from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from statpress.mechanisms.domain.coded_columns import CodedColumns
 from statpress.mechanisms.domain.columns import Column
-from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable, Counted
 from statpress.mechanisms.mechanism import Kind, Mechanism
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.registry import KINDS as PLANNED

@@ -31,8 +31,7 @@ from statpress.mechanisms.accounting.auditing import (
     IdealTest,
     learnt_test,
 )
-from statpress.mechanisms.domain.coded_columns import CodedColumns
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import AuditError, together
 from statpress.mechanisms.mechanism import shown

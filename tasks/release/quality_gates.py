@@ -27,8 +27,7 @@ import numpy as np
 from statpress.configs.checks import FATES, Fate, compared, limits
 from statpress.configs.loading import Release
 from statpress.configs.release_config import next_limit
-from statpress.mechanisms.domain.coded_columns import CodedColumns
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.errors import (
     EmptySourceError,
     NoisyGateError,

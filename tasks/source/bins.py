@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import smallest_unsigned
+from statpress.mechanisms.domain.contingency_table import smallest_unsigned
 from statpress.tasks.source.engine import double, engine_of, floor
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ Ibis expression, so that it runs where the data lies. They agree on every value:
 
 Codes times strides are summed as doubles while that gives at most 2**53
 numbers: exact there, and cheaper than int64 sums that watch for overflow. Of a domain too wide
-for one int64 code there are several such sums (mechanisms.domain.coded_columns).
+for one int64 code there are several such sums (mechanisms.domain.contingency_table).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from statpress.mechanisms.domain.coded_columns import PackedCodes
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import PackedCodes
 from statpress.mechanisms.domain.domain import Domain, Runs
 from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins

@@ -1,8 +1,8 @@
 """One scan of a source: its profile, and its tables or coded columns in private files.
 
 The engine discretises each record once and hands over its codes as a few integers
-(mechanisms.domain.coded_columns); here they are unpacked, chunk by chunk, into one file for each
-column, raw unsigned integers of the smallest size. Every later table is counted from there.
+(mechanisms.domain.contingency_table); here they are unpacked, chunk by chunk, into one file for
+each column, raw unsigned integers of the smallest size. Every later table is counted from there.
 The order of the records in the files is the engine's, and means nothing.
 
 Every digit of the cell code is given its record's fate as well: whether the value is kept, null,
@@ -31,13 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.configs.loading import Release
-from statpress.mechanisms.domain.coded_columns import (
+from statpress.mechanisms.domain.contingency_table import (
+    ContingencyTable,
+    Counted,
     GroupCounts,
     PackedCodes,
     check_groups,
     smallest_unsigned,
 )
-from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import EmptySourceError
 from statpress.mechanisms.parallel import in_threads, threads

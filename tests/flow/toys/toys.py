@@ -15,8 +15,7 @@ import numpy as np
 from statpress.mechanisms import registry
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
-from statpress.mechanisms.domain.coded_columns import CodedColumns
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.mechanism import (
     DWORK,
     Citation,
