@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
-from statpress.mechanisms.domain.coded_columns import CodedColumns, check_groups
+from statpress.mechanisms.domain.contingency_table import CodedColumns, check_groups
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import (
     ConfigError,

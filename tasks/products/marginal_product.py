@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import CodedColumns, GroupCounts
+from statpress.mechanisms.domain.column import tilts
 from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
@@ -35,7 +36,6 @@ from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
-from statpress.mechanisms.postprocessing.slopes import tilts
 from statpress.mechanisms.tables.count_tables import MICRODATA
 from statpress.tasks.bundle.formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
