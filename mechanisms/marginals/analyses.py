@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from statpress.mechanisms.domain.column import Codes, Column
+from statpress.mechanisms.domain.column import Codes, Column, Ranges
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.linear_moments import (
     ONE,
