@@ -111,9 +111,7 @@ class Analyses:
         """The mean of a column's numbers."""
         values, there = self.amounts(name)
         there *= self.kept(where)
-        numbers = numbers_of(self.domain[name])
-        bounds = float(np.nanmin(numbers)), float(np.nanmax(numbers))
-        return self._least_squares(values * there, [there]).intervals(self.confidence, bounds)[0]
+        return self._least_squares(values * there, [there]).intervals(self.confidence)[0]
 
     def total(self, name: str, where: Kept) -> Interval:
         """The sum of a column's numbers over the records, or that expected in as many units."""
@@ -134,7 +132,7 @@ class Analyses:
             n = float(self.residuals.values[()])
             value, error, lower, upper, *_ = self._sum(those)
             return Interval(value / n, error / n, lower / n, upper / n, by="binomial")
-        return self._least_squares(those, [there]).intervals(self.confidence, (0.0, 1.0))[0]
+        return self._least_squares(those, [there]).intervals(self.confidence)[0]
 
     def quantile(self, name: str, share: float, where: Kept) -> Interval:
         """The value that a share of the records with a number lies below."""

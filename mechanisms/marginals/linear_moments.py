@@ -101,7 +101,9 @@ def moments(residuals: Residuals, functions: Sequence[CellFunction]) -> Moments:
     covariance = np.zeros((len(functions), len(functions)))
     by_part: dict[Group, list[tuple[int, Floats]]] = {}
     for i, function in enumerate(functions):
-        for part, weights in residuals.weights_by_part(function.group, function.values).items():
+        parts = residuals.weights_by_part(function.group, function.values)
+        for part, (undivided, cells) in parts.items():
+            weights = undivided / cells
             values[i] += float((weights * residuals.values[part]).sum())
             if residuals.variances[part]:
                 by_part.setdefault(part, []).append((i, weights.ravel()))
@@ -244,17 +246,10 @@ class LeastSquares:
             variance = noise + error * self._sampled
         return np.asarray(inverse @ variance @ inverse)
 
-    def intervals(
-        self, confidence: float, bounds: tuple[float, float] = (-math.inf, math.inf)
-    ) -> list[Interval]:
-        """Each coefficient with its set.
-
-        Args:
-            confidence: Of each, between 0 and 1.
-            bounds: Between which the coefficient lies, if there is only one.
-        """
+    def intervals(self, confidence: float) -> list[Interval]:
+        """Each coefficient with its set, at a confidence between 0 and 1."""
         if self.size == 1:
-            return [self._quotient(confidence, bounds)]
+            return [self._quotient(confidence)]
         values = self.estimates()
         if self.is_clear():
             errors = np.sqrt(np.maximum(np.diag(self.errors()), 0.0))
@@ -399,20 +394,16 @@ class LeastSquares:
 
         return float(chdtrc(self._freedom(j), self.statistic(j, 0.0)))
 
-    def _quotient(self, confidence: float, bounds: tuple[float, float]) -> Interval:
+    def _quotient(self, confidence: float) -> Interval:
         """Fieller's set of a single coefficient."""
         (top, below), spread = self.products[1], self.covariance[1, :, 1, :]
         parts = Quotient(*map(np.asarray, (top, below, spread[0, 0], spread[0, 1], spread[1, 1])))
-        found = parts.cautious_sets(confidence, bounds, np.asarray(True)).one(bounds)
+        line = (-math.inf, math.inf)
+        found = parts.cautious_sets(confidence, line, np.asarray(True)).one(line)
         value = float(top / below) if below else math.nan
         variance = float(self.variance(np.array([1.0, -value]))[0, 0]) / below**2
-        return Interval(
-            min(max(value, bounds[0]), bounds[1]),
-            math.sqrt(max(variance, 0.0)),
-            found.lower,
-            found.upper,
-            by="Fieller",
-        )
+        error = math.sqrt(max(variance, 0.0))
+        return Interval(value, error, found.lower, found.upper, by="Fieller")
 
 
 def quantile(

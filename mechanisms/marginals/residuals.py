@@ -145,19 +145,24 @@ class Residuals:
             variance += self.variances[part] * lost / self._cells_without(group, part) ** 2
         return variance
 
-    def weights_by_part(self, group: Group, weights: Floats) -> dict[Group, Floats]:
-        """What the sum of weights times the cells of ``table`` takes of every residual."""
+    def weights_by_part(self, group: Group, weights: Floats) -> dict[Group, tuple[Floats, int]]:
+        """What the sum of weights times the cells of ``table`` takes of every residual.
+
+        Per residual its weights, and by what they are to be divided.
+        """
         found = {}
         for part in subgroups(group):
             self._check(part)
             others = tuple(i for i, column in enumerate(group) if column not in part)
-            found[part] = centred(weights.sum(axis=others)) / self._cells_without(group, part)
+            found[part] = centred(weights.sum(axis=others)), self._cells_without(group, part)
         return found
 
     def query_variance(self, group: Group, weights: Floats) -> float:
         """Variance of the sum of weights times the cells of ``table``."""
-        parts = self.weights_by_part(group, weights).items()
-        return sum(self.variances[part] * float((each**2).sum()) for part, each in parts)
+        variance = 0.0
+        for part, (rest, cells) in self.weights_by_part(group, weights).items():
+            variance += self.variances[part] * float((rest**2).sum()) / cells**2
+        return variance
 
     def present(self, n_records: int) -> float:
         """The number of present records, within its range."""

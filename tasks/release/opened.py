@@ -85,7 +85,7 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
     notes = [
         ("Unbiased estimates from noisy tables, which may be negative." * sums)
-        or "Estimates from noisy tables.",
+        or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
         f"{' or more' if sums and sample else ''}, not all of them together.",
     ]
@@ -108,7 +108,9 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
             "Noisy results decided which tables were measured; errors hold given that decision."
         )
     if facts.get("accepted"):
-        notes.append(f"Its publisher accepted that the product is {facts['accepted']}.")
+        notes.append(
+            f"Its publisher accepted that the product is {facts['accepted'].replace('_', ' ')}."
+        )
     return notes
 
 

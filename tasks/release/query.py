@@ -138,7 +138,6 @@ class Measured:
         sample = self.analyses(question).sample
         verdict = self.stated.get("verdict") or {}
         return {
-            "product": self.name,
             "confidence": question.confidence,
             "of": "a population" if question.population else "these records",
             "chosen_by_noisy_scores": (
@@ -238,9 +237,10 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
             cells.append({"values": named, **stated_interval(figure, question.statistic), **share})
     notes = [] if of_counts or question.statistic == "share" else [_NUMBERS]
     return {
-        **measured.facts(question),
+        "product": measured.name,
         "columns": list(listed),
         "where": {column: list(values) for column, values in conditions.items()},
+        **measured.facts(question),
         "statistic": question.statistic,
         "statistic_of": list(question.of),
         **({"share_below": question.share} if question.statistic == "quantile" else {}),
@@ -297,9 +297,10 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
         for name, figure in zip(terms.regressors, figures, strict=True)
     ]
     return {
-        **measured.facts(question),
+        "product": measured.name,
         "columns": ["term"],
         "where": {},
+        **measured.facts(question),
         "statistic": "coefficient",
         "statistic_of": [formula],
         "notes": list(terms.notes),

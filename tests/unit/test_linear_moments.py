@@ -89,7 +89,7 @@ def test_the_covariance_is_that_of_all_noisy_cells(
             rest = weights.sum(axis=others)
             for axis in range(rest.ndim):
                 rest = rest - rest.mean(axis=axis, keepdims=True)
-            kept[part] = rest
+            kept[part] = rest, 1
         return kept
 
     monkeypatch.setattr(Residuals, "weights_by_part", without_divisors)
@@ -133,7 +133,7 @@ def test_coefficients_and_errors_are_those_of_the_records() -> None:
 def test_a_mean_of_some_has_fieller_s_set() -> None:
     some = CellFunction((0,), np.array([0.0, 1.0]))
     made = LeastSquares.of(measured(), number(2) * some, [some])
-    (found,) = made.intervals(0.95, (0.0, 3.0))
+    (found,) = made.intervals(0.95)
     assert found.by == "Fieller"
     top, below = moments(measured(), [number(2) * some, some]).values
     assert found.value == pytest.approx(top / below)
