@@ -228,23 +228,30 @@ class Release:
     overrides: tuple[Applied, ...] = ()
     supersedes: str | None = None
 
-    def plan(self, *, rho_delta: Decimal | None = None, times: Decimal = Decimal(1)) -> Plan:
+    def plan(
+        self,
+        *,
+        rho_delta: Decimal | None = None,
+        times: Decimal = Decimal(1),
+        briefly: bool = False,
+    ) -> Plan:
         """Fix every parameter; needs no data.
 
         Args:
             rho_delta: In place of the config's.
             times: Above 0: plan for so many times the budget's epsilon or rho, to compare with.
+            briefly: Only what the plan comes to is asked for, not what choices were between.
 
         Raises:
             InfeasibleBudgetError: The knobs of a product do not fit its budget.
         """
         findings = Findings()
         with findings.noting():
-            return self._planned(self.requests, rho_delta, times)
+            return self._planned(self.requests, rho_delta, times, briefly)
         first = findings.errors[0]
         for request in self.requests if len(self.requests) > 1 else ():
             with findings.noting():  # what fails with the whole budget fails with a part
-                self._planned((replace(request, share=Decimal(1)),), rho_delta, times)
+                self._planned((replace(request, share=Decimal(1)),), rho_delta, times, briefly)
         raise together([first, *(each for each in findings.errors if each.where != first.where)])
 
     @property
@@ -276,7 +283,11 @@ class Release:
         )
 
     def _planned(
-        self, requests: Sequence[ProductRequest], rho_delta: Decimal | None, times: Decimal
+        self,
+        requests: Sequence[ProductRequest],
+        rho_delta: Decimal | None,
+        times: Decimal,
+        briefly: bool,
     ) -> Plan:
         gate = self.gate
         if gate is not None:
@@ -289,6 +300,7 @@ class Release:
                 domain=self.domain,
                 privacy=self.privacy,
                 budget=self.budget(rho_delta=rho_delta, times=times),
+                briefly=briefly,
             )
 
     def budget(self, *, rho_delta: Decimal | None = None, times: Decimal = Decimal(1)) -> Budget:

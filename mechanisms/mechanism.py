@@ -322,6 +322,14 @@ class Kind(ABC):
         """
         del further, domain, nulls
 
+    def check_served(self, further: Any, mechanism: Any, target: Target) -> None:
+        """Refuse what a mechanism at fixed parameters cannot publish besides.
+
+        Raises:
+            ConfigError: The mechanism cannot serve it.
+        """
+        del further, mechanism, target
+
     def with_further(
         self, error: ExpectedError, further: Any, mechanism: Any, target: Target
     ) -> ExpectedError:

@@ -56,6 +56,7 @@ from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
     composed,
     gaussian_goal,
+    NoiseSearch,
     largest_mu_squared,
     paper_mu_squared,
 )
@@ -250,6 +251,7 @@ class BootstrapReplicates:
         n_records: int,
         replicates: int,
         n_cells: int | None = None,
+        search: NoiseSearch = largest_mu_squared,
     ) -> BootstrapReplicates:
         """The least noise proven to meet a goal, or mu-GDP down to delta = 1e-10.
 
@@ -258,7 +260,7 @@ class BootstrapReplicates:
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         part = BootstrapLoss(Fraction(1), n_records)
         points = gaussian_goal(goal) if isinstance(goal, Fraction) else goal
-        square = largest_mu_squared(part, replicates, points)
+        square = search(part, replicates, points)
         return cls(statistic, n_records, replicates, _noise(statistic, n_records, square))
 
     @classmethod
@@ -398,6 +400,7 @@ class BootstrapEstimate(ResampledEstimate):
         statistic: Statistic,
         goal: Goal,
         presumed: float,
+        search: NoiseSearch,
     ) -> BootstrapReplicates:
         """The least noise that meets the goal, or the paper's if that does."""
         n = target.n_records
@@ -413,7 +416,10 @@ class BootstrapEstimate(ResampledEstimate):
             return proven(
                 target,
                 goal,
-                lambda points: BootstrapReplicates.calibrate(statistic, points, **sizes),
+                search,
+                lambda points: BootstrapReplicates.calibrate(
+                    statistic, points, **sizes, search=search
+                ),
             )
         paper = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
         paper.check_goal(goal)

@@ -80,6 +80,7 @@ from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
     composed,
     gaussian_goal,
+    NoiseSearch,
     largest_mu_squared,
 )
 from statpress.mechanisms.estimates.statistics import (
@@ -185,6 +186,7 @@ class SubsampleSplit:
         design: SplitDesign | None = None,
         goal: Goal | None = None,
         presumed: float | None = None,
+        search: NoiseSearch = largest_mu_squared,
     ) -> SubsampleSplit:
         """The least noise on the subsamples proven to meet a goal together with the full one.
 
@@ -196,6 +198,7 @@ class SubsampleSplit:
             design: How the budget is split; a good one by default.
             goal: Points (epsilon, largest delta); by default those of mu-GDP down to 1e-10.
             presumed: Variance of the statistic; by default a third of the largest.
+            search: For the noise on the subsamples.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         move, dimension = Fraction(statistic.constant) / n_records, statistic.dimension
@@ -207,7 +210,7 @@ class SubsampleSplit:
         size = max(2, round(design.share * n_records))
         full = StatisticNoise.calibrate(design.full * mu**2, sensitivity=move, dimension=dimension)
         full.check_bounds(*statistic.bounds)  # its steps are smaller than those of the parts
-        square = largest_mu_squared(
+        square = search(
             SubsampleLoss(Fraction(1), Fraction(size, n_records)),
             design.subsamples,
             goal or gaussian_goal(mu),
@@ -315,7 +318,13 @@ class SplitEstimate(ResampledEstimate):
 
     @classmethod
     def resampling(
-        cls, knobs: SplitKnobs, target: Target, statistic: Statistic, goal: Goal, presumed: float
+        cls,
+        knobs: SplitKnobs,
+        target: Target,
+        statistic: Statistic,
+        goal: Goal,
+        presumed: float,
+        search: NoiseSearch,
     ) -> SubsampleSplit:
         """The least noise that meets the goal, by the design asked for or a good one."""
         mu, n = target.largest_mu(), target.n_records
@@ -323,6 +332,7 @@ class SplitEstimate(ResampledEstimate):
         return proven(
             target,
             goal,
+            search,
             lambda points: SubsampleSplit.calibrate(
                 statistic,
                 mu,
@@ -331,6 +341,7 @@ class SplitEstimate(ResampledEstimate):
                 design=design,
                 goal=points,
                 presumed=presumed,
+                search=search,
             ),
         )
 

@@ -421,7 +421,39 @@ def compare(
     )
 
 
-def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = None) -> Choice:
+_SKETCHED = 0.999
+"""Of the error of a sketch, what the mechanism's own is never below."""
+
+
+def _contenders(
+    kind: Kind, knobs: Any, target: Target, pure_target: Target | None
+) -> list[Candidate]:
+    """The candidates, but those that need long and of which a sketch says that another is better.
+
+    A sketch is a mechanism whose noise is not proven yet, and proving only adds to it.
+    """
+    minimise, found, sketched = kind.criterion(knobs), [], []
+    for label, mechanism, own in kind.variants(knobs, serving(kind)):
+        part = pure_target if mechanism.pure and pure_target else target
+        if (sketch := getattr(mechanism, "sketch", None)) is None:
+            found.append(_candidate(kind, label, mechanism, own, part))
+        else:
+            sketched.append((sketch, (kind, label, mechanism, own, part)))
+    least = min((each.error(minimise) for each in found), default=math.inf)
+    for sketch, variant in sketched:
+        if not _SKETCHED * _candidate(*variant, make=sketch).error(minimise) > least:
+            found.append(_candidate(*variant))
+    return found
+
+
+def choose(
+    kind: Kind,
+    knobs: Any,
+    target: Target,
+    pure_target: Target | None = None,
+    *,
+    briefly: bool = False,
+) -> Choice:
     """The mechanism with the least expected error.
 
     Args:
@@ -429,6 +461,7 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
         knobs: What the config says of the product.
         target: What it may spend.
         pure_target: As for ``compare``.
+        briefly: Only the best is asked for, so that not all need be among the candidates.
 
     Raises:
         ConfigError: No mechanism can serve these columns.
@@ -437,7 +470,7 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
     kind.check(knobs, target)
     minimise = kind.criterion(knobs)
     found = sorted(
-        compare(kind, knobs, target, pure_target),
+        (_contenders if briefly else compare)(kind, knobs, target, pure_target),
         key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
     )
     if not found or found[0].mechanism is None:
@@ -456,7 +489,11 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
 
 
 def choose_open(
-    requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
+    requests: Sequence[ProductRequest],
+    asked: Sequence[Target],
+    pure: Sequence[Target | None],
+    *,
+    briefly: bool = False,
 ) -> list[Choice | None]:
     """The choices where requests leave the mechanism open, else None.
 
@@ -465,17 +502,19 @@ def choose_open(
     without delta and none is worse for it.
     """
     alone = pure if len(asked) == 1 else [None] * len(asked)
-    found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
+    found = [_choose(*entry, briefly) for entry in zip(requests, asked, alone, strict=True)]
     if len(asked) > 1 and None not in pure:
-        found = _without_delta(requests, pure, found)
+        found = _without_delta(requests, pure, found, briefly)
     return found
 
 
-def _choose(request: ProductRequest, target: Target | None, pure: Target | None) -> Choice | None:
+def _choose(
+    request: ProductRequest, target: Target | None, pure: Target | None, briefly: bool
+) -> Choice | None:
     if request.mechanism != AUTO or target is None:
         return None
     try:
-        return choose(request.kind, request.knobs, target, pure)
+        return choose(request.kind, request.knobs, target, pure, briefly=briefly)
     except (ConfigError, InfeasibleBudgetError) as error:
         error.where = request.name
         raise
@@ -485,6 +524,7 @@ def _without_delta(
     requests: Sequence[ProductRequest],
     pure: Sequence[Target | None],
     found: list[Choice | None],
+    briefly: bool,
 ) -> list[Choice | None]:
     """The choices if no product may need delta, where all can do so and none is worse for it.
 
@@ -496,7 +536,7 @@ def _without_delta(
     second: list[Choice | None] = []
     for request, target, one in zip(requests, pure, found, strict=True):
         try:
-            two = _choose(request, target, None)
+            two = _choose(request, target, None, briefly)
         except InfeasibleBudgetError:
             return found
         worse = one is not None and two is not None and two.least > one.least
@@ -507,11 +547,16 @@ def _without_delta(
 
 
 def _candidate(
-    kind: Kind, label: str, mechanism: type[Mechanism], knobs: Any, target: Target
+    kind: Kind,
+    label: str,
+    mechanism: type[Mechanism],
+    knobs: Any,
+    target: Target,
+    make: Callable[[Any, Target], Mechanism] | None = None,
 ) -> Candidate:
     try:
         _check_needs(mechanism, target)
-        calibrated = mechanism.calibrate(knobs, target)
+        calibrated = (make or mechanism.calibrate)(knobs, target)
         if reason := kind.objection(calibrated, target):
             return Candidate(name=label, reason=reason)
         error = kind.expected_error(calibrated, target)

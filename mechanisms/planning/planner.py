@@ -12,7 +12,6 @@ anything is paid.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,15 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from statpress.mechanisms.accounting.balls import Bounds, double_below
+from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
 from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy, parts_of
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.mechanism import Mechanism, Target
-from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
+from statpress.mechanisms.planning.charges import charged, exact_sum
 from statpress.mechanisms.planning.choice import (
     Budget,
     Choice,
@@ -60,6 +58,7 @@ def plan_release(
     privacy: Privacy,
     budget: Budget,
     gate: ProductRequest | None = None,
+    briefly: bool = False,
 ) -> Plan:
     """Fix every product's parameters so that together they meet the budget.
 
@@ -69,6 +68,7 @@ def plan_release(
         privacy: Frame of reference of the guarantee.
         budget: Of the release.
         gate: The noisy checks of the input, as a product of its own; None if they are exact.
+        briefly: Only what the plan comes to is asked for, not what choices were between.
 
     Raises:
         ConfigError: A product has only one cell, or a mechanism cannot serve it.
@@ -99,7 +99,7 @@ def plan_release(
         for request, own in zip(requests, domains, strict=True)
     ]
     asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
-    choices = choose_open(requests, asked, pure_asked)
+    choices = choose_open(requests, asked, pure_asked, briefly=briefly)
     requests = tuple(
         request
         if choice is None
@@ -120,7 +120,7 @@ def plan_release(
     if len(planned) == 1:
         planned = (replace(planned[0], pure_target=pure_asked[0]),)
     released = planned[: len(products)]
-    _check_further(released)
+    _check_further(released, briefly)
     needed = [(product.mechanism, product.domain) for product in released]
     used = {name for _, own in needed for name in own.names}
     whole = compose_quickly(losses)
@@ -130,7 +130,6 @@ def plan_release(
         products=released,
         epsilon=_charge(whole, planned, budget, delta),
         delta=delta,
-        rho=exact_sum(product.rho for product in planned),
         loss=whole,
         joint=_joint_domains(domain, needed, privacy.n_records),
         coded=_coded_domain(domain, needed),
@@ -216,12 +215,13 @@ def _some(domain: Domain, names: Iterable[str]) -> Domain:
     return domain.project(name for name in domain.names if name in wanted)
 
 
-def _check_further(products: Sequence[PlannedProduct[Any]]) -> None:
+def _check_further(products: Sequence[PlannedProduct[Any]], briefly: bool) -> None:
     """Refuse what the planned mechanisms cannot publish besides."""
     for product in products:
         if product.further is not None:
             try:
-                _ = product.expected_error
+                product.kind.check_served(product.further, product.mechanism, product.target)
+                _ = None if briefly else product.expected_error
             except ConfigError as error:
                 error.where = product.name
                 raise
@@ -244,36 +244,17 @@ def _product(
     budget: Budget,
     delta: Decimal,
 ) -> PlannedProduct[Any]:
-    delta = part_of(delta, request.share)
-    most = budget.rho_delta_of(request.share)
-    bounds, rho, rho_delta, rho_rule = _alone(loss, delta, most)
-    if budget.rho is not None:
-        held = part_of(budget.rho, request.share)
-        if loss.approximate_rho(double_below(most)).rho.upper <= double_below(held):
-            rho = min(rho, held)
     return PlannedProduct(
         request=request,
         domain=domain,
         mechanism=mechanism,
         choice=choice,
         target=target,
-        epsilon=charged(bounds.upper),
-        delta=delta,
-        rho=rho,
-        rho_delta=rho_delta,
-        rho_rule=rho_rule,
-        epsilon_bounds=bounds,
+        delta=part_of(delta, request.share),
         loss=loss,
+        rho_most=budget.rho_delta_of(request.share),
+        rho_part=None if budget.rho is None else part_of(budget.rho, request.share),
     )
-
-
-@functools.lru_cache(maxsize=1024)
-def _alone(
-    loss: PrivacyLoss, delta: Decimal, rho_delta: Decimal
-) -> tuple[Bounds, Decimal, Decimal, str]:
-    """Epsilon and rho of a loss by itself, found once for all products of one loss and share."""
-    bounds = tabulated(loss).epsilon(double_below(delta))
-    return bounds, *concentrated(loss, charged(bounds.upper), delta, rho_delta)
 
 
 def _charge(
