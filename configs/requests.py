@@ -179,6 +179,7 @@ def requests_of(
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *extra))),
                 share=shares[name],
+                open_share=product.share is None,
                 further=further,
             )
 

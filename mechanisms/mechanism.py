@@ -276,6 +276,12 @@ class Kind(ABC):
     def criterion(self, knobs: Any) -> str:
         """The one of the ``criteria`` that decides, by what a config says."""
 
+    def judged_by(self, knobs: Any, error: ExpectedError) -> str:
+        """What decides between mechanisms, or the first error that is known where that is not."""
+        first = self.criterion(knobs)
+        known = (each for each in self.criteria if math.isfinite(error.deciding(each)))
+        return first if math.isfinite(error.deciding(first)) else next(known, first)
+
     @abstractmethod
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         """What could serve a product, with defaults for what the config does not say.

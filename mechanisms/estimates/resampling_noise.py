@@ -46,7 +46,7 @@ _PIECES = 256  # of the range of epsilon, each with a tangent of its own
 _INTERVAL = 0.09  # of the grid, over the mu of the goal and the square root of B
 _SLACK = 1e-5  # relative, of mu, what is searched for over what is tried first; then twice it
 _TRIES = 12
-_APART = 1e-7  # relative, of looks for where a goal is passed
+_CLOSE, _NEAR = 1e-6, 1e-4  # relative, how well a mu is searched for, and if only to compare
 _GUESSES = 30
 _LEAST = 1e-300
 _MOST_POINTS = 1 << 20
@@ -108,7 +108,7 @@ def largest_mu_squared(
     lowered = 0.0
     for attempt in range(_TRIES):
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
-        mu = search(limits) * (1 - _SLACK * 2**attempt)
+        mu = search(limits, _CLOSE)[0] * (1 - _SLACK * 2**attempt)
         rounded = Fraction(math.floor(mu * 2**40), 2**40)
         excess = _excess(like.at(rounded**2), times, h, goal, others)
         if excess <= 0:
@@ -132,13 +132,13 @@ def promising_mu_squared(
         InfeasibleBudgetError: The others already exceed the goal.
     """
     search, _ = _quick_search(like, times, goal, others)
-    return Fraction(math.ceil(search(goal) * 2**40), 2**40) ** 2
+    return Fraction(math.ceil(search(goal, _NEAR)[1] * 2**40), 2**40) ** 2
 
 
 def _quick_search(
     like: ResampledGaussianLoss, times: int, goal: Goal, others: tuple[GaussianLoss, ...]
-) -> tuple[Callable[[Goal], float], float]:
-    """A search for the largest mu that meets a goal near this one in doubles, and its grid."""
+) -> tuple[Callable[[Goal, float], tuple[float, float]], float]:
+    """A search in doubles for the largest mu that meets a goal near this one, and its grid."""
     if times < 1:
         raise ValueError("times must be at least 1")
     square = sum((loss.mu_squared for loss in others), Fraction(0))
@@ -146,7 +146,7 @@ def _quick_search(
     mantissa, exponent = math.frexp(_INTERVAL * plain)
     h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
     passed = _quick_check(like, times, h, math.sqrt(square))
-    return lambda limits: _search(functools.partial(passed, limits), plain), h
+    return lambda limits, width: _search(functools.partial(passed, limits), plain, width), h
 
 
 def _excess(
@@ -169,8 +169,10 @@ def _goal_mu(goal: Goal) -> float:
     return low
 
 
-def _search(passed: Callable[[float], float], start: float) -> float:
-    """The largest mu that meets a goal, within 1e-6.
+def _search(
+    passed: Callable[[float], float], start: float, width: float
+) -> tuple[float, float]:
+    """A mu that meets a goal and one that does not, apart by a relative width.
 
     The factor by which a goal is passed grows with mu, so that halving need not ask where the
     answer follows from what was seen at another point.
@@ -190,29 +192,32 @@ def _search(passed: Callable[[float], float], start: float) -> float:
         return factor(mu) <= 1
 
     low, high = _bracket(fits, start)
-    _narrow(factor, low, high)
-    while high / low > 1 + 1e-6:
+    _narrow(factor, low, high, width / 10)
+    while high / low > 1 + width:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return low, high
 
 
-def _narrow(factor: Callable[[float], float], low: float, high: float) -> None:
-    """Look where the factor seems to pass 1, till that is known more closely than is asked for.
+def _narrow(factor: Callable[[float], float], low: float, high: float, apart: float) -> None:
+    """Look where the factor seems to pass 1, till two looks on either side are hardly apart.
 
     False position on logarithms, with the end that stays weighed less and less (Illinois).
     """
     left, right = (math.log(max(factor(end), _LEAST)) for end in (low, high))
+    moved = 0
     for _ in range(_GUESSES):
-        if high / low <= 1 + 2 * _APART or left >= right:
+        if high / low <= 1 + 2 * apart or left >= right:
             return
         guess = low * (high / low) ** (left / (left - right))
-        guess = min(max(guess, low * (1 + _APART)), high / (1 + _APART))
-        value = math.log(max(factor(guess), _LEAST))
+        guess = min(max(guess, low * (1 + apart)), high / (1 + apart))
+        value, before = math.log(max(factor(guess), _LEAST)), moved
         if value <= 0:
-            low, left, right = guess, value, right / 2
+            low, left, moved = guess, value, -1
+            right /= 2 if moved == before else 1
         else:
-            high, right, left = guess, value, left / 2
+            high, right, moved = guess, value, 1
+            left /= 2 if moved == before else 1
 
 
 def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]:

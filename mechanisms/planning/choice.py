@@ -190,6 +190,7 @@ class ProductRequest:
 
     Attributes:
         further: What is published besides, a value of ``Kind.further``; None if that says nothing.
+        open_share: Whether the config leaves the share open, so that others may serve better.
     """
 
     name: str
@@ -199,6 +200,7 @@ class ProductRequest:
     columns: tuple[str, ...]
     share: Decimal
     further: Any = None
+    open_share: bool = False
 
 
 def meet_budget(
@@ -260,11 +262,29 @@ def _calibrated(
         try:
             mechanism = mechanism_named(request.mechanism)
             _check_needs(mechanism, target)
-            found.append(mechanism.calibrate(request.knobs, target))
+            found.append(calibrated(mechanism, request.knobs, target))
         except (ConfigError, InfeasibleBudgetError) as error:
             error.where = request.name
             raise
     return tuple(found)
+
+
+def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
+    """A mechanism calibrated to a target, once for all that ask for the same.
+
+    What a config names as ``module:name`` is calibrated each time: such objects are equal by name.
+    """
+    if getattr(knobs, "function", None) is None:
+        try:
+            return _calibrated_once(mechanism, knobs, target)
+        except TypeError:  # knobs that cannot be hashed
+            pass
+    return mechanism.calibrate(knobs, target)
+
+
+@functools.lru_cache(maxsize=256)
+def _calibrated_once(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
+    return mechanism.calibrate(knobs, target)
 
 
 def _least_budget(
@@ -556,15 +576,15 @@ def _candidate(
 ) -> Candidate:
     try:
         _check_needs(mechanism, target)
-        calibrated = (make or mechanism.calibrate)(knobs, target)
-        if reason := kind.objection(calibrated, target):
+        made = make(knobs, target) if make else calibrated(mechanism, knobs, target)
+        if reason := kind.objection(made, target):
             return Candidate(name=label, reason=reason)
-        error = kind.expected_error(calibrated, target)
+        error = kind.expected_error(made, target)
     except StatpressError as problem:
         budget = isinstance(problem, InfeasibleBudgetError) and not mechanism.pure
         lacking = budget and target.rho is None and not target.delta
         return Candidate(name=label, reason=problem.what, needs_delta=lacking)
-    return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)
+    return Candidate(name=label, knobs=knobs, mechanism=made, expected_error=error)
 
 
 def _check_needs(mechanism: type[Mechanism], target: Target) -> None:

@@ -35,7 +35,7 @@ from statpress.mechanisms.mechanism import (
     Target,
 )
 from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
-from statpress.mechanisms.planning.choice import Choice, ProductRequest
+from statpress.mechanisms.planning.choice import Budget, Choice, ProductRequest
 
 M = TypeVar("M", bound=Mechanism, covariant=True)
 
@@ -142,6 +142,16 @@ class PlannedProduct(Generic[M]):
             return self.own_error
         return self.kind.with_further(self.own_error, self.further, self.mechanism, self.target)
 
+    @property
+    def criterion(self) -> str:
+        """The error by which it is judged, a key of the kind's ``criteria``."""
+        return self.kind.judged_by(self.request.knobs, self.compared_error)
+
+    @property
+    def deciding_error(self) -> float:
+        """That error; infinite if it is not known."""
+        return float(self.compared_error.deciding(self.criterion))
+
     @functools.cached_property
     def compared_error(self) -> Any:
         """The expected error by which its mechanism is compared with others."""
@@ -174,6 +184,20 @@ class PlannedProduct(Generic[M]):
         }
 
 
+@dataclass(frozen=True)
+class Division:
+    """How the budget was divided where the config leaves shares open.
+
+    Attributes:
+        names: The products whose shares were open, two or more.
+        gain: By how much their mean expected error (geometric) falls below that with equal shares;
+            0 if shares are equal, None if nothing is known of equal ones, which do not do.
+    """
+
+    names: tuple[str, ...]
+    gain: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a release will do and cost.
@@ -185,7 +209,9 @@ class Plan:
         epsilon: Charged in all: the products composed, at ``delta``, rounded up.
         delta: Charged in all.
         loss: Of the release; its upper bounds are tight, its lower ones need not be.
+        budget: That was to be met.
         gate: The noisy checks of the input, which cost what a product costs; None if exact.
+        division: How open shares were found; None if fewer than two were open.
     """
 
     privacy: Privacy
@@ -196,7 +222,9 @@ class Plan:
     loss: PrivacyLoss
     joint: tuple[Domain, ...]
     coded: Domain | None
+    budget: Budget
     gate: PlannedProduct[Any] | None = None
+    division: Division | None = None
 
     @property
     def charged(self) -> tuple[PlannedProduct[Any], ...]:
@@ -299,7 +327,11 @@ class Verdict:
 
 def verdict(product: PlannedProduct[Any]) -> Verdict:
     """The verdict on a product, from public quantities only."""
-    kind, error = product.kind, product.own_error
+    return judge(product.kind, product.mechanism, product.own_error, product.target)
+
+
+def judge(kind: Kind, mechanism: Mechanism, error: Any, target: Target) -> Verdict:
+    """The verdict on a mechanism at fixed parameters with its expected error for a product."""
     uniform: float = getattr(error, "uniform_share", 0.0)
     if uniform > MOST_UNIFORM:
         return Verdict(
@@ -308,7 +340,7 @@ def verdict(product: PlannedProduct[Any]) -> Verdict:
             value=uniform,
             threshold=MOST_UNIFORM,
         )
-    figure = kind.noise_figure(product.mechanism, error, product.target)
+    figure = kind.noise_figure(mechanism, error, target)
     if figure is not None and figure.value > MOST_NOISE:
         return Verdict(
             name="mostly_noise", figure=figure.words, value=figure.value, threshold=MOST_NOISE

@@ -12,6 +12,7 @@ anything is paid.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,12 @@ from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy, parts_of
-from statpress.mechanisms.errors import ConfigError, RecordsError
+from statpress.mechanisms.errors import (
+    ConfigError,
+    InfeasibleBudgetError,
+    RecordsError,
+    StatpressError,
+)
 from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.planning.charges import charged, exact_sum
 from statpress.mechanisms.planning.choice import (
@@ -33,6 +39,7 @@ from statpress.mechanisms.planning.choice import (
     Choice,
     Part,
     ProductRequest,
+    calibrated,
     choose_open,
     gaussian_mu,
     losses_of,
@@ -40,7 +47,8 @@ from statpress.mechanisms.planning.choice import (
     part_of,
     targets,
 )
-from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct
+from statpress.mechanisms.planning.shares import WORTH, with_shares
 
 _Needed = tuple[Mechanism, Domain]
 """A mechanism and the domain of its product."""
@@ -63,7 +71,8 @@ def plan_release(
     """Fix every product's parameters so that together they meet the budget.
 
     Args:
-        products: At least one; their shares, with that of the gate, add up to 1.
+        products: At least one; their shares, with that of the gate, add up to 1. Of those that are
+            open, others may be found (``mechanisms.planning.shares``).
         domain: The declared domain.
         privacy: Frame of reference of the guarantee.
         budget: Of the release.
@@ -84,30 +93,20 @@ def plan_release(
                 where=request.name,
                 next_step="Give it a column with at least two cells, or leave it out.",
             )
-    parts = [
-        Part(
-            request.share,
-            Target(
-                n_records=privacy.counting(own).n_records,
-                n_cells=own.n_possible,
-                unit_records=privacy.counting(own).unit_records,
-                # One zero less and the absent cell more would make up for each other.
-                shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
-                domain=own,
-            ),
+    tables = [
+        Target(
+            n_records=privacy.counting(own).n_records,
+            n_cells=own.n_possible,
+            unit_records=privacy.counting(own).unit_records,
+            # One zero less and the absent cell more would make up for each other.
+            shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
+            domain=own,
         )
-        for request, own in zip(requests, domains, strict=True)
+        for own in domains
     ]
-    asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
-    choices = choose_open(requests, asked, pure_asked, briefly=briefly)
-    requests = tuple(
-        request
-        if choice is None
-        else replace(request, mechanism=choice.mechanism, knobs=choice.knobs)
-        for request, choice in zip(requests, choices, strict=True)
-    )
-    mechanisms, delta = meet_budget(requests, parts, budget)
-    losses = losses_of(mechanisms, parts)
+    met, division = _divided(requests, tables, budget, briefly)
+    requests, choices, asked, mechanisms = met.requests, met.choices, met.asked, met.mechanisms
+    delta, losses = met.delta, losses_of(mechanisms, met.parts)
     domains = [
         _shared(own, mechanism, privacy) for own, mechanism in zip(domains, mechanisms, strict=True)
     ]
@@ -118,7 +117,7 @@ def plan_release(
         )
     )
     if len(planned) == 1:
-        planned = (replace(planned[0], pure_target=pure_asked[0]),)
+        planned = (replace(planned[0], pure_target=met.pure_asked[0]),)
     released = planned[: len(products)]
     _check_further(released, briefly)
     needed = [(product.mechanism, product.domain) for product in released]
@@ -133,8 +132,82 @@ def plan_release(
         loss=whole,
         joint=_joint_domains(domain, needed, privacy.n_records),
         coded=_coded_domain(domain, needed),
+        budget=budget,
         gate=None if gate is None else planned[-1],
+        division=division,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Met:
+    """Products whose mechanisms together meet the budget, with what they were asked for."""
+
+    requests: tuple[ProductRequest, ...]
+    parts: list[Part]
+    asked: Sequence[Target]
+    pure_asked: Sequence[Target | None]
+    choices: Sequence[Choice | None]
+    mechanisms: tuple[Mechanism, ...]
+    delta: Decimal
+
+    def mean_error(self, open_places: Sequence[int]) -> float:
+        """Geometric mean of the expected errors of some products, as far as they are known."""
+        logarithms = []
+        for i in open_places:
+            kind, knobs = self.requests[i].kind, self.requests[i].knobs
+            error = kind.expected_error(self.mechanisms[i], self.asked[i])
+            figure = error.deciding(kind.judged_by(knobs, error))
+            if 0 < figure < math.inf:
+                logarithms.append(math.log(figure))
+        return math.exp(math.fsum(logarithms) / max(len(logarithms), 1))
+
+
+def _met(
+    requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget, briefly: bool
+) -> _Met:
+    """Choose, and calibrate to the shares as they are."""
+    parts = [Part(each.share, table) for each, table in zip(requests, tables, strict=True)]
+    asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
+    choices = choose_open(requests, asked, pure_asked, briefly=briefly)
+    chosen = tuple(
+        request
+        if choice is None
+        else replace(request, mechanism=choice.mechanism, knobs=choice.knobs)
+        for request, choice in zip(requests, choices, strict=True)
+    )
+    mechanisms, delta = meet_budget(chosen, parts, budget)
+    return _Met(
+        requests=chosen,
+        parts=parts,
+        asked=asked,
+        pure_asked=pure_asked,
+        choices=choices,
+        mechanisms=mechanisms,
+        delta=delta,
+    )
+
+
+def _divided(
+    requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget, briefly: bool
+) -> tuple[_Met, Division | None]:
+    """The products at the shares that serve best, where theirs are open, and what that gains."""
+    places = [i for i, each in enumerate(requests) if each.open_share]
+    if len(places) < 2:
+        return _met(requests, tables, budget, briefly), None
+    names, found = tuple(requests[i].name for i in places), None
+    shared = with_shares(requests, tables, budget)
+    if shared is not requests:
+        with contextlib.suppress(InfeasibleBudgetError):
+            found = _met(shared, tables, budget, briefly)
+    if found is not None:
+        try:
+            equal = _met(requests, tables, budget, briefly=True)
+        except InfeasibleBudgetError:
+            return found, Division(names, None)
+        gain = 1 - found.mean_error(places) / equal.mean_error(places)
+        if gain >= WORTH:
+            return found, Division(names, gain)
+    return _met(requests, tables, budget, briefly), Division(names, 0.0)
 
 
 def _coded_domain(domain: Domain, products: Sequence[_Needed]) -> Domain | None:
@@ -304,23 +377,42 @@ class Offer:
 
 def criterion_of(product: PlannedProduct[Any]) -> str:
     """The error by which a product is judged, in words."""
-    return product.kind.criteria[_criterion(product)]
+    return product.kind.criteria[product.criterion]
 
 
 def error_of(product: PlannedProduct[Any] | None) -> float | None:
     """The error by which a product is judged; None if it is not known or infinite."""
-    if product is None:
+    if product is None or not math.isfinite(product.deciding_error):
         return None
-    found = product.compared_error.deciding(_criterion(product))
-    return float(found) if math.isfinite(found) else None
+    return product.deciding_error
 
 
-def _criterion(product: PlannedProduct[Any]) -> str:
-    """What decides between mechanisms, or the first error that is known where that is not."""
-    first = product.kind.criterion(product.request.knobs)
-    error = product.compared_error
-    known = (each for each in product.kind.criteria if math.isfinite(error.deciding(each)))
-    return first if math.isfinite(error.deciding(first)) else next(known, first)
+A_TENTH = Decimal("0.1")
+"""Of the release's budget, what a product is given more to see what it gains."""
+
+
+def error_with_more(plan: Plan, product: PlannedProduct[Any]) -> float | None:
+    """About the error by which a product is judged if it had a tenth of the budget more.
+
+    The mechanism stays, and so do the parts of all others. None if the error is not known.
+    """
+    own, pure = error_of(product), not plan.delta
+
+    def at(share: Decimal) -> float:
+        table = replace(product.target, epsilon=0.0, delta=0.0, rho=None, rho_delta=0.0, renyi=None)
+        parts = [Part(share, table)] * len(plan.charged)
+        target = targets(plan.budget, parts, pure=pure)[0]
+        mechanism = calibrated(type(product.mechanism), product.request.knobs, target)
+        error = product.kind.expected_error(mechanism, target)
+        return float(error.deciding(product.criterion))
+
+    if own is None:
+        return None
+    try:
+        before, after = (at(product.request.share + more) for more in (Decimal(0), A_TENTH))
+    except StatpressError:  # parameters that fit the whole release, but not this part
+        return own
+    return own * after / before if before else own
 
 
 def errors_over(offers: Sequence[Offer], name: str) -> list[tuple[Offer, float]]:

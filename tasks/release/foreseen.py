@@ -256,17 +256,20 @@ def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, A
 def offers_of(
     home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
 ) -> list[Offer]:
-    """The plan among those of other budgets, ascending.
+    """The plan among those of other budgets with its shares, ascending.
 
     Each takes as long as the first; where there are several processors some are made in forks.
     """
     from statpress.tasks.release.forks import in_forks
 
     rho_delta = _rho_delta(home, release)
+    shares = {product.name: product.request.share for product in plan.products}
 
     def offered(times: Decimal) -> Offer:
         try:
-            planned = release.plan(rho_delta=rho_delta, times=times, briefly=True)
+            planned = release.plan(
+                rho_delta=rho_delta, times=times, briefly=True, shares=shares
+            )
         except StatpressError as error:
             return Offer(times, None, error.what)
         for product in planned.products:
