@@ -48,13 +48,14 @@ from statpress.mechanisms.planning.choice import (
     targets,
 )
 from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct
-from statpress.mechanisms.planning.shares import WORTH, with_shares
+from statpress.mechanisms.planning.shares import WORTH, Way, with_shares
 
 _Needed = tuple[Mechanism, Domain]
 """A mechanism and the domain of its product."""
 
 
 _MOST_SHARED = 2**42  # parts of all units, of which sums are exact in 64 bits
+_ROUNDS = 4  # of finding shares, as long as other mechanisms are the best at them
 _SMALL_TABLE = 1 << 20
 """Cells of a joint table that products always share."""
 
@@ -194,20 +195,32 @@ def _divided(
     places = [i for i, each in enumerate(requests) if each.open_share]
     if len(places) < 2:
         return _met(requests, tables, budget, briefly), None
-    names, found = tuple(requests[i].name for i in places), None
-    shared = with_shares(requests, tables, budget)
-    if shared is not requests:
-        with contextlib.suppress(InfeasibleBudgetError):
-            found = _met(shared, tables, budget, briefly)
-    if found is not None:
+    names = tuple(requests[i].name for i in places)
+    try:
+        equal = _met(requests, tables, budget, briefly=True)
+    except InfeasibleBudgetError:
+        equal = None
+    ways = {} if equal is None else {i: [_way(equal.requests[i])] for i in places}
+    for _ in range(_ROUNDS):
+        shared = with_shares(requests, tables, budget, ways)
+        if shared is requests:
+            break
         try:
-            equal = _met(requests, tables, budget, briefly=True)
+            found = _met(shared, tables, budget, briefly)
         except InfeasibleBudgetError:
-            return found, Division(names, None)
-        gain = 1 - found.mean_error(places) / equal.mean_error(places)
-        if gain >= WORTH:
-            return found, Division(names, gain)
+            break
+        now = {i: _way(found.requests[i]) for i in places}
+        if all(way in ways.get(i, [way]) for i, way in now.items()):
+            gain = None if equal is None else 1 - found.mean_error(places) / equal.mean_error(places)
+            if gain is None or gain >= WORTH:
+                return found, Division(names, gain)
+            break
+        ways = {i: [*ways.get(i, []), way] for i, way in now.items()}
     return _met(requests, tables, budget, briefly), Division(names, 0.0)
+
+
+def _way(request: ProductRequest) -> Way:
+    return request.mechanism, request.knobs
 
 
 def _coded_domain(domain: Domain, products: Sequence[_Needed]) -> Domain | None:

@@ -1,22 +1,20 @@
-"""Shares of a budget where a config leaves them open, by the errors that products are expected to have.
+"""Shares of a budget where a config leaves them open, by the errors that products expect.
 
 **What is least.** Products err in different units, so what counts is by which factor an error falls:
-the sum of the logarithms of the expected errors is least, which is their geometric mean. A product
-is judged by the error that its mechanisms are compared by. So the product that gains most by a
-little more of the budget gets it, until all gain the same. All of it is public.
+the geometric mean of the expected errors is least, each by what its mechanisms are compared by. So
+whichever product gains most by a little more of the budget gets it, until all gain the same.
+Expected errors are public, and so are shares.
 
-**How.** A product's error depends on its own part of the budget only. It is looked at for some
-parts, by the mechanism that is best at an equal share, and read between them linearly in
-logarithms. Shares, in thousandths of what is open, then follow by dynamic programming, which finds
-the least sum whatever the shape of the curves. There the errors are looked at again, and mechanisms
-that have become better too, until nothing moves. The same release with its products in another
-order has the same shares.
+**How.** A product's error depends on its own part of the budget only. It is looked at for a few
+parts, and read between and beyond them linearly in logarithms. Shares, in thousandths of what is
+open, then follow by dynamic programming, which finds the least sum of logarithms whatever the shape
+of the curves. There the errors are looked at again, until none has moved. The order of the products
+decides nothing.
 
-**What no product falls below.** A sixteenth of an equal share, the part that its parameters need,
-and the part from which it is mostly noise, or mostly independent, where it is not with an equal
-share. A product whose error does not fall with its part gets no more than this. One whose error is
-not known keeps an equal share, as all do where finding others gains less than half a hundredth of
-the mean error.
+**What no product falls below.** The part that its parameters need; the part from which it is mostly
+noise or mostly independent, unless it is so with an equal share; a thousandth. A product whose error
+does not fall with its part gets no more than it needs, and one whose error is not known an equal
+share.
 """
 
 from __future__ import annotations
@@ -51,14 +49,19 @@ UNITS = 1000
 WORTH = 0.005
 """Of the mean error, what other shares than equal ones have to gain."""
 
-_MOST = 100  # products up to which shares are found
-_LOOKS = (1 / 16, 1 / 4, 1.0)  # parts that are looked at first, of an equal one
-_ROUNDS = 4
+MOST = 100
+"""Products up to which shares are found."""
+
+Way = tuple[str, Any]
+"""A mechanism that serves a product, with its knobs."""
+
+_FIRST = 1 / 4  # of an equal part, what is looked at besides
+_ROUNDS = 5
 _NEAR = 1.03  # factor between a part and one that was looked at, which will do for it
-_HALVINGS = 4
-_EXACT_HALVINGS = 14
-_FLAT = 1e-9
+_CLOSE = 1.05  # likewise, between the least part that is enough and one that is not
+_FLAT = 1 + 1e-9
 _SPARE = 1.1  # of the part that fixed parameters need, for what is lost in composing
+_STEEPEST = 2.0  # slope by which a curve is read beyond what was looked at
 _UNREAD = ("mostly_noise", "mostly_independent")
 
 
@@ -69,84 +72,82 @@ class _Curve:
     Attributes:
         request: With its mechanism left open or not.
         target: What a part of the budget is for it.
-        equal: Its equal part.
-        ways: The mechanisms that are looked at, with their knobs.
-        seen: By part and mechanism the error and the verdict.
-        errors: By part the least expected error; infinite where it cannot be served so.
+        ways: The mechanisms that are looked at.
+        errors: By part the least expected error of these; infinite where none can serve.
+        seen: By part the verdicts on those that can.
         least: The part that it does not fall below.
     """
 
     request: ProductRequest
     target: Callable[[float], Target]
-    equal: float
-    ways: list[tuple[str, Any]] = field(default_factory=list)
+    ways: Sequence[Way]
     errors: dict[float, float] = field(default_factory=dict)
-    seen: dict[tuple[float, int], tuple[float, str]] = field(default_factory=dict)
+    seen: dict[float, set[str]] = field(default_factory=dict)
     least: float = 0.0
 
     def look(self, part: float) -> float:
         """The least error at a part."""
-        self.errors[part] = min(self._by(part, way)[0] for way in range(len(self.ways)))
+        if part not in self.errors:
+            self.errors[part], self.seen[part] = math.inf, set()
+            for name, knobs in self.ways:
+                kind, target = self.request.kind, self.target(part)
+                try:
+                    mechanism = calibrated(mechanism_named(name), knobs, target)
+                    error = kind.expected_error(mechanism, target)
+                except StatpressError:
+                    continue
+                figure = error.deciding(kind.judged_by(knobs, error))
+                self.errors[part] = min(self.errors[part], figure)
+                self.seen[part].add(judge(kind, mechanism, error, target).name)
         return self.errors[part]
 
-    def adds(self, mechanism: str, knobs: Any) -> bool:
-        """Whether a mechanism was not looked at so far; from now on it is."""
-        if (mechanism, knobs) in self.ways:
-            return False
-        self.ways.append((mechanism, knobs))
-        for part in self.errors:
-            self.look(part)
-        return True
+    def bound(self, equal: float, whole: float) -> None:
+        """Find the least part, from an equal one."""
+        first = self.look(equal)
+        if math.isinf(first):
+            first = self.look(whole)
+        read = not self.seen[equal] or bool(self.seen[equal].difference(_UNREAD))
 
-    def serves(self, part: float, *, read: bool = False) -> bool:
-        """Whether a part is enough, and if asked so for what can be read."""
-        verdicts = {self._by(part, way)[1] for way in range(len(self.ways))} - {""}
-        return bool(verdicts.difference(_UNREAD) if read else verdicts)
+        def enough(part: float, most: float = math.inf) -> bool:
+            error = self.look(part)
+            return error <= most * _FLAT and bool(
+                self.seen[part].difference(_UNREAD if read else ())
+            )
 
-    def _by(self, part: float, way: int) -> tuple[float, str]:
-        """The error by one mechanism, with the verdict; infinite and none if it cannot serve."""
-        if (part, way) not in self.seen:
-            (name, knobs), target, kind = self.ways[way], self.target(part), self.request.kind
-            try:
-                mechanism = calibrated(mechanism_named(name), knobs, target)
-                error = kind.expected_error(mechanism, target)
-                found = judge(kind, mechanism, error, target).name
-                self.seen[part, way] = error.deciding(kind.judged_by(knobs, error)), found
-            except StatpressError:
-                self.seen[part, way] = math.inf, ""
-        return self.seen[part, way]
-
-    def bounded(self, whole: float) -> None:
-        """Look at the first parts, and find the least."""
-        parts = sorted({min(times * self.equal, whole) for times in _LOOKS} | {whole})
-        errors = [error for part in parts if math.isfinite(error := self.look(part))]
-        flat = max(errors) <= min(errors) * (1 + _FLAT)
-        read = self.serves(self.equal, read=True)
-        enough = [self.serves(part, read=read) for part in parts]
-        first = next(i for i in range(len(parts)) if all(enough[i:]))
-        low, high = (parts[first - 1] if first else 0.0), parts[first]
-        if first or flat:
-            for _ in range(_EXACT_HALVINGS if flat else _HALVINGS):
-                middle = (low + high) / 2
-                low, high = (low, middle) if self.serves(middle, read=read) else (middle, high)
-            self.look(high)
-        self.least = _SPARE * high if flat else high
+        high = equal if enough(equal) else whole
+        low = min(_FIRST * equal, whole)
+        flat = self.look(low) <= first * _FLAT or self.look(whole) * _FLAT >= first
+        if enough(low):
+            low, high = (0.0, low) if flat else (low, low)
+        while high - low > whole / UNITS and high > _CLOSE * low:
+            middle = (low + high) / 2
+            enough_here = enough(middle, first if flat else math.inf)
+            low, high = (low, middle) if enough_here else (middle, high)
+        self.least = min(_SPARE * high, whole) if flat else (0.0 if high == low else high)
 
     def costs(self, whole: float) -> Floats:
         """Logarithms of the error with 0 to UNITS units of the whole; infinite below the least."""
-        units = np.arange(UNITS + 1)
         known = sorted(part for part, error in self.errors.items() if math.isfinite(error))
-        places, values = np.log(known), np.log([max(self.errors[part], 1e-300) for part in known])
-        found = np.interp(np.log(np.maximum(units, 0.5) * whole / UNITS), places, values)
+        x, y = np.log(known), np.log([max(self.errors[part], 1e-300) for part in known])
+        units = np.arange(UNITS + 1)
+        places = np.log(np.maximum(units, 0.5) * whole / UNITS)
+        found = np.interp(places, x, y)
+        if len(known) > 1:
+            slopes = np.clip(np.diff(y) / np.diff(x), -_STEEPEST, 0.0)
+            found += slopes[0] * np.minimum(places - x[0], 0.0)
+            found += slopes[-1] * np.maximum(places - x[-1], 0.0)
         return np.where(units < self.fewest(whole), math.inf, found)
 
     def fewest(self, whole: float) -> int:
         """Units of the whole that it needs at least."""
-        return max(1, math.ceil(min(self.least / whole, 2.0) * UNITS * (1 - 1e-12)))
+        return max(1, math.ceil(self.least / whole * UNITS * (1 - 1e-12)))
 
 
 def with_shares(
-    requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget
+    requests: Sequence[ProductRequest],
+    tables: Sequence[Target],
+    budget: Budget,
+    ways: Mapping[int, Sequence[Way]],
 ) -> Sequence[ProductRequest]:
     """The products with the shares that are found where theirs are open.
 
@@ -154,99 +155,85 @@ def with_shares(
         requests: All that is released; where a share is open, it is an equal one.
         tables: Public quantities of each.
         budget: Of the release.
+        ways: By place the mechanisms to look at; of others that is best which is so at an equal
+            share, or with all that is open.
 
     Returns:
-        The same where fewer than two shares are open, no others are better by themselves, or some
-        product cannot be served with the budget at all.
+        The same where there is nothing to find: fewer than two shares are open or more than MOST,
+        or what products need at least does not fit together.
     """
-    places = sorted(
-        (i for i, each in enumerate(requests) if each.open_share), key=lambda i: requests[i].name
-    )
-    if not 2 <= len(places) <= _MOST:
+    places = [i for i, each in enumerate(requests) if each.open_share]
+    if not 2 <= len(places) <= MOST:
         return requests
-    equal = float(exact_sum(requests[i].share for i in places)) / len(places)
+    whole = float(exact_sum(requests[i].share for i in places))
+    equal = whole / len(places)
     curves = {}
-    for i in places:
-        curve = _curve(requests[i], tables[i], budget, equal, equal * len(places), len(requests))
-        if curve is None:
+    for i in sorted(places, key=lambda place: requests[place].name):
+
+        def target(part: float, table: Target = tables[i]) -> Target:
+            return targets(budget, [Part(Decimal(part), table)] * len(requests))[0]
+
+        own = ways[i] if i in ways else _best(requests[i], target, (equal, whole))
+        curve = _Curve(requests[i], target, own)
+        curve.bound(equal, whole)
+        if not any(curve.seen.values()):
             return requests
         if any(map(math.isfinite, curve.errors.values())):
             curves[i] = curve
-    if len(curves) < 2:
-        return requests
     open_share = exact_sum(requests[i].share for i in curves)
     whole = float(open_share)
-    for curve in curves.values():
-        curve.bounded(whole)
-    if sum(curve.fewest(whole) for curve in curves.values()) > UNITS:
+    if len(curves) < 2 or sum(each.fewest(whole) for each in curves.values()) > UNITS:
         return requests
     units = _settled(curves, whole)
     return [
-        replace(each, share=_part(open_share, units[i])) if i in units else each
+        replace(each, share=EXACT.multiply(open_share, Decimal(units[i]) / UNITS).normalize(EXACT))
+        if i in units
+        else each
         for i, each in enumerate(requests)
     ]
 
 
-def _part(whole: Decimal, units: int) -> Decimal:
-    return EXACT.multiply(whole, Decimal(units) / UNITS)
-
-
-def _curve(
-    request: ProductRequest,
-    table: Target,
-    budget: Budget,
-    equal: float,
-    whole: float,
-    products: int,
-) -> _Curve | None:
-    """A product's curve, looked at where it first can be; None if it cannot be served at all."""
-
-    def target(part: float) -> Target:
-        return targets(budget, [Part(Decimal(part), table)] * products)[0]
-
-    curve = _Curve(request, target, equal)
-    for part in (equal, whole):
+def _best(
+    request: ProductRequest, target: Callable[[float], Target], parts: Sequence[float]
+) -> Sequence[Way]:
+    """The best mechanism of a product at the first part at which there is one."""
+    if request.mechanism != AUTO:
+        return [(request.mechanism, request.knobs)]
+    for part in parts:
         try:
-            curve.adds(*_best(request, target(part)))
+            choice = choose(request.kind, request.knobs, target(part), briefly=True)
         except (ConfigError, InfeasibleBudgetError):
             continue
-        curve.look(part)
-        if curve.serves(part):
-            return curve
-    return None
-
-
-def _best(request: ProductRequest, target: Target) -> tuple[str, Any]:
-    """The mechanism of a product at a target, with its knobs."""
-    if request.mechanism != AUTO:
-        return request.mechanism, request.knobs
-    choice = choose(request.kind, request.knobs, target, briefly=True)
-    return choice.mechanism, choice.knobs
+        return [(choice.mechanism, choice.knobs)]
+    return []
 
 
 def _settled(curves: Mapping[int, _Curve], whole: float) -> dict[int, int]:
     """Units by product, once each is near to where its error was looked at."""
     for _ in range(_ROUNDS):
-        units = _divided({i: curve.costs(whole) for i, curve in curves.items()})
-        looked = False
-        for i, curve in curves.items():
-            part = units[i] * whole / UNITS
-            if all(not 1 / _NEAR < part / seen < _NEAR for seen in curve.errors):
-                looked = True
-                curve.look(part)
-                if curve.request.mechanism == AUTO:
-                    curve.adds(*_best(curve.request, curve.target(part)))
-        if not looked:
+        units = divided({i: curve.costs(whole) for i, curve in curves.items()})
+        parts = {i: units[i] * whole / UNITS for i in curves}
+        far = [
+            i
+            for i, curve in curves.items()
+            if all(not 1 / _NEAR < parts[i] / seen < _NEAR for seen in curve.errors)
+        ]
+        for i in far:
+            curves[i].look(parts[i])
+        if not far:
             break
     return units
 
 
-def _divided(costs: Mapping[int, Floats]) -> dict[int, int]:
-    """The units by product with the least sum of costs that add up to UNITS."""
-    best, taken = np.full(UNITS + 1, math.inf), []
-    best[0] = 0.0
+def divided(costs: Mapping[int, Floats]) -> dict[int, int]:
+    """The units by product, UNITS in all, with the least sum of costs.
+
+    Args:
+        costs: By product float64[UNITS + 1], the cost of so many units; may be infinite.
+    """
     units = np.arange(UNITS + 1)
-    left = units[:, None] - units  # of the first so many units, what the others have
+    left = units[:, None] - units  # of so many units, what the others have
+    best, taken = np.where(units == 0, 0.0, math.inf), []
     for each in costs.values():
         sums = np.where(left >= 0, best[left], math.inf) + each
         taken.append(np.argmin(sums, axis=1))
