@@ -276,9 +276,8 @@ class Kind(ABC):
     def criterion(self, knobs: Any) -> str:
         """The one of the ``criteria`` that decides, by what a config says."""
 
-    def judged_by(self, knobs: Any, error: ExpectedError) -> str:
-        """What decides between mechanisms, or the first error that is known where that is not."""
-        first = self.criterion(knobs)
+    def judged_by(self, first: str, error: ExpectedError) -> str:
+        """A criterion, or the first of which the error is known where that of this one is not."""
         known = (each for each in self.criteria if math.isfinite(error.deciding(each)))
         return first if math.isfinite(error.deciding(first)) else next(known, first)
 

@@ -169,9 +169,7 @@ def _goal_mu(goal: Goal) -> float:
     return low
 
 
-def _search(
-    passed: Callable[[float], float], start: float, width: float
-) -> tuple[float, float]:
+def _search(passed: Callable[[float], float], start: float, width: float) -> tuple[float, float]:
     """A mu that meets a goal and one that does not, apart by a relative width.
 
     The factor by which a goal is passed grows with mu, so that halving need not ask where the

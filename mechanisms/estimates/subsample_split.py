@@ -78,9 +78,9 @@ from statpress.mechanisms.estimates.resampled import (
 )
 from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
+    NoiseSearch,
     composed,
     gaussian_goal,
-    NoiseSearch,
     largest_mu_squared,
 )
 from statpress.mechanisms.estimates.statistics import (

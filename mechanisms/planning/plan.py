@@ -145,7 +145,9 @@ class PlannedProduct(Generic[M]):
     @property
     def criterion(self) -> str:
         """The error by which it is judged, a key of the kind's ``criteria``."""
-        return self.kind.judged_by(self.request.knobs, self.compared_error)
+        choice, knobs = self.choice, self.request.knobs
+        first = self.kind.criterion(knobs) if choice is None else choice.minimise
+        return self.kind.judged_by(first, self.compared_error)
 
     @property
     def deciding_error(self) -> float:

@@ -12,9 +12,8 @@ anything is paid.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -49,6 +48,7 @@ from statpress.mechanisms.planning.choice import (
 )
 from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct
 from statpress.mechanisms.planning.shares import WORTH, Way, with_shares
+from statpress.mechanisms.registry import mechanism_named
 
 _Needed = tuple[Mechanism, Domain]
 """A mechanism and the domain of its product."""
@@ -151,13 +151,17 @@ class _Met:
     mechanisms: tuple[Mechanism, ...]
     delta: Decimal
 
-    def mean_error(self, open_places: Sequence[int]) -> float:
-        """Geometric mean of the expected errors of some products, as far as they are known."""
+    def mean_error(self, criteria: Mapping[int, str]) -> float:
+        """Geometric mean of the expected errors of some products, as far as they are known.
+
+        Args:
+            criteria: What decides, by the product's place.
+        """
         logarithms = []
-        for i in open_places:
-            kind, knobs = self.requests[i].kind, self.requests[i].knobs
+        for i, first in criteria.items():
+            kind = self.requests[i].kind
             error = kind.expected_error(self.mechanisms[i], self.asked[i])
-            figure = error.deciding(kind.judged_by(knobs, error))
+            figure = error.deciding(kind.judged_by(first, error))
             if 0 < figure < math.inf:
                 logarithms.append(math.log(figure))
         return math.exp(math.fsum(logarithms) / max(len(logarithms), 1))
@@ -200,23 +204,53 @@ def _divided(
         equal = _met(requests, tables, budget, briefly=True)
     except InfeasibleBudgetError:
         equal = None
+    criteria = {i: requests[i].kind.criterion(requests[i].knobs) for i in places}
     ways = {} if equal is None else {i: [_way(equal.requests[i])] for i in places}
+    found = None
+    for pure in (False, True):
+        if not pure or (equal is not None and _may_be_pure(equal.requests, budget)):
+            other = _found(requests, tables, budget, ways, briefly=briefly, pure=pure)
+            if found is None or (
+                other is not None and other.mean_error(criteria) < found.mean_error(criteria)
+            ):
+                found = other
+    if found is not None:
+        before = None if equal is None else equal.mean_error(criteria)
+        gain = None if before is None else 1 - found.mean_error(criteria) / before
+        if gain is None or gain >= WORTH:
+            return found, Division(names, gain)
+    return _met(requests, tables, budget, briefly), Division(names, 0.0)
+
+
+def _found(
+    requests: Sequence[ProductRequest],
+    tables: Sequence[Target],
+    budget: Budget,
+    ways: Mapping[int, Sequence[Way]],
+    *,
+    briefly: bool,
+    pure: bool,
+) -> _Met | None:
+    """The products at shares that are found with the mechanisms that are best there."""
     for _ in range(_ROUNDS):
-        shared = with_shares(requests, tables, budget, ways)
+        shared = with_shares(requests, tables, budget, ways, pure=pure)
         if shared is requests:
-            break
+            return None
         try:
             found = _met(shared, tables, budget, briefly)
         except InfeasibleBudgetError:
-            break
-        now = {i: _way(found.requests[i]) for i in places}
+            return None
+        now = {i: _way(each) for i, each in enumerate(found.requests) if each.open_share}
         if all(way in ways.get(i, [way]) for i, way in now.items()):
-            gain = None if equal is None else 1 - found.mean_error(places) / equal.mean_error(places)
-            if gain is None or gain >= WORTH:
-                return found, Division(names, gain)
-            break
+            return found
         ways = {i: [*ways.get(i, []), way] for i, way in now.items()}
-    return _met(requests, tables, budget, briefly), Division(names, 0.0)
+    return found
+
+
+def _may_be_pure(requests: Sequence[ProductRequest], budget: Budget) -> bool:
+    """Whether the release may come to divide epsilon, though it has a delta."""
+    mechanisms = (mechanism_named(each.mechanism) for each in requests)
+    return budget.rho is None and bool(budget.delta) and all(each.pure for each in mechanisms)
 
 
 def _way(request: ProductRequest) -> Way:

@@ -1,8 +1,8 @@
 """Shares of a budget where a config leaves them open, by the errors that products expect.
 
-**What is least.** Products err in different units, so what counts is by which factor an error falls:
-the geometric mean of the expected errors is least, each by what its mechanisms are compared by. So
-whichever product gains most by a little more of the budget gets it, until all gain the same.
+**What is least.** Products err in different units, so what counts is by which factor an error
+falls: the geometric mean of the expected errors is least, each by what its mechanisms are compared
+by. So whichever product gains most by a little more of the budget gets it, until all gain the same.
 Expected errors are public, and so are shares.
 
 **How.** A product's error depends on its own part of the budget only. It is looked at for a few
@@ -11,10 +11,10 @@ open, then follow by dynamic programming, which finds the least sum of logarithm
 of the curves. There the errors are looked at again, until none has moved. The order of the products
 decides nothing.
 
-**What no product falls below.** The part that its parameters need; the part from which it is mostly
-noise or mostly independent, unless it is so with an equal share; a thousandth. A product whose error
-does not fall with its part gets no more than it needs, and one whose error is not known an equal
-share.
+**What no product falls below.** The part that its parameters need; the part at which it becomes
+mostly noise or mostly independent, unless it is so with an equal share; a thousandth. A product
+whose error does not fall with its part gets no more than it needs, and one whose error is not known
+an equal share.
 """
 
 from __future__ import annotations
@@ -92,11 +92,14 @@ class _Curve:
             for name, knobs in self.ways:
                 kind, target = self.request.kind, self.target(part)
                 try:
-                    mechanism = calibrated(mechanism_named(name), knobs, target)
+                    own = mechanism_named(name)
+                    make = getattr(own, "sketch", None)
+                    mechanism = make(knobs, target) if make else calibrated(own, knobs, target)
                     error = kind.expected_error(mechanism, target)
                 except StatpressError:
                     continue
-                figure = error.deciding(kind.judged_by(knobs, error))
+                first = kind.criterion(self.request.knobs)
+                figure = error.deciding(kind.judged_by(first, error))
                 self.errors[part] = min(self.errors[part], figure)
                 self.seen[part].add(judge(kind, mechanism, error, target).name)
         return self.errors[part]
@@ -148,6 +151,8 @@ def with_shares(
     tables: Sequence[Target],
     budget: Budget,
     ways: Mapping[int, Sequence[Way]],
+    *,
+    pure: bool = False,
 ) -> Sequence[ProductRequest]:
     """The products with the shares that are found where theirs are open.
 
@@ -157,6 +162,7 @@ def with_shares(
         budget: Of the release.
         ways: By place the mechanisms to look at; of others that is best which is so at an equal
             share, or with all that is open.
+        pure: Divide epsilon, as where no product needs delta.
 
     Returns:
         The same where there is nothing to find: fewer than two shares are open or more than MOST,
@@ -171,7 +177,7 @@ def with_shares(
     for i in sorted(places, key=lambda place: requests[place].name):
 
         def target(part: float, table: Target = tables[i]) -> Target:
-            return targets(budget, [Part(Decimal(part), table)] * len(requests))[0]
+            return targets(budget, [Part(Decimal(part), table)] * len(requests), pure=pure)[0]
 
         own = ways[i] if i in ways else _best(requests[i], target, (equal, whole))
         curve = _Curve(requests[i], target, own)
@@ -238,8 +244,7 @@ def divided(costs: Mapping[int, Floats]) -> dict[int, int]:
         sums = np.where(left >= 0, best[left], math.inf) + each
         taken.append(np.argmin(sums, axis=1))
         best = sums[units, taken[-1]]
-    found, rest = {}, UNITS
-    for i, own in zip(reversed(costs), reversed(taken), strict=True):
-        found[i] = int(own[rest])
-        rest -= found[i]
+    found: dict[int, int] = {}
+    for i, own in zip(reversed(list(costs)), reversed(taken), strict=True):
+        found[i] = int(own[UNITS - sum(found.values())])
     return found

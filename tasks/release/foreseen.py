@@ -267,9 +267,7 @@ def offers_of(
 
     def offered(times: Decimal) -> Offer:
         try:
-            planned = release.plan(
-                rho_delta=rho_delta, times=times, briefly=True, shares=shares
-            )
+            planned = release.plan(rho_delta=rho_delta, times=times, briefly=True, shares=shares)
         except StatpressError as error:
             return Offer(times, None, error.what)
         for product in planned.products:
