@@ -119,14 +119,17 @@ class _Curve:
 
         high = equal if enough(equal) else whole
         low = min(_FIRST * equal, whole)
-        flat = self.look(low) <= first * _FLAT or self.look(whole) * _FLAT >= first
-        if enough(low):
-            low, high = (0.0, low) if flat else (low, low)
-        while high - low > whole / UNITS and high > _CLOSE * low:
+        served, flat = enough(low), self.look(whole) * _FLAT >= first
+        if self.look(low) <= first * _FLAT:
+            served, flat, low, high = False, True, 0.0, low
+        while (flat or not served) and high - low > whole / UNITS and high > _CLOSE * low:
             middle = (low + high) / 2
-            enough_here = enough(middle, first if flat else math.inf)
-            low, high = (low, middle) if enough_here else (middle, high)
-        self.least = min(_SPARE * high, whole) if flat else (0.0 if high == low else high)
+            does = enough(middle, first if flat else math.inf)
+            low, high = (low, middle) if does else (middle, high)
+        if low and not self.seen[low]:  # the part that fixed parameters need
+            self.least = min(_SPARE * high, whole)
+        elif low and not enough(low):
+            self.least = high
 
     def costs(self, whole: float) -> Floats:
         """Logarithms of the error with 0 to UNITS units of the whole; infinite below the least."""
