@@ -25,7 +25,7 @@ title: Open shares
 dataset: testdata
 source: {path: data/source.parquet}
 privacy: {adjacency: replace_one, unit: record, n_records: 400}
-budget: {epsilon: 4, delta: 1.0e-6}
+budget: {epsilon: 2, delta: 1.0e-6}
 domain:
   region: {type: categorical, categories: [north, south], other: true, missing: true}
   age: {type: integer, lower: 0, upper: 99, width: 20}
@@ -73,7 +73,7 @@ def test_what_is_charged_follows_from_the_shares_that_were_found(opened: Any) ->
     plan = load(opened.config).plan()
     outcome = opened.run()
     stated = json.loads((outcome.bundle / "privacy.json").read_text())
-    assert Decimal(stated["epsilon"]) == plan.epsilon <= 4
+    assert Decimal(stated["epsilon"]) == plan.epsilon <= 2
     for product in plan.products:
         described = product.describe(plan.privacy)
         own = stated["products"][product.name]
