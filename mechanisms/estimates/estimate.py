@@ -131,6 +131,11 @@ class EstimateKind(Kind):
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
 
+    def objection(self, mechanism: Any, target: Target) -> str:
+        del target
+        words: str = mechanism.objection
+        return words
+
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
         yield from mechanism.remarks()
@@ -277,6 +282,11 @@ class EstimateMechanism(ABC):
     def span(self) -> float:
         """From the least to the largest value that the last estimate can have."""
         return abs(self.terms.scales[-1].factor)
+
+    @property
+    def objection(self) -> str:
+        """Why ``auto`` never chooses it for what it estimates, as a sentence; empty if it may."""
+        return ""
 
     def remarks(self) -> Iterator[tuple[str, str]]:
         """What a plan says of the intervals in addition to their widths, with labels."""

@@ -115,16 +115,20 @@ class RegressionMoments:
         return bool(np.max(np.linalg.eigvalsh(square), initial=0.0) <= CLEAR**2)
 
     @functools.cached_property
-    def _estimate(self) -> Floats:
-        """The vector a = (-b, 1); NaN where the equations have no single solution."""
+    def estimate(self) -> Floats:
+        """float64[d - 1]: the coefficients; NaN where the equations have no single solution."""
         try:
-            solved = np.linalg.solve(self.means[:-1, :-1], self.means[:-1, -1])
+            return np.asarray(np.linalg.solve(self.means[:-1, :-1], self.means[:-1, -1]))
         except np.linalg.LinAlgError:
-            solved = np.full(len(self.means) - 1, np.nan)
-        return np.append(-solved, 1.0)
+            return np.full(len(self.means) - 1, np.nan)
+
+    @property
+    def _at(self) -> Floats:
+        """The vector a = (-b, 1) at the estimate."""
+        return np.append(-self.estimate, 1.0)
 
     def _wald(self, level: float) -> tuple[Coefficient, ...]:
-        a, number = self._estimate, len(self.means) - 1
+        a, number = self._at, len(self.means) - 1
         inverse = np.linalg.inv(self.means[:-1, :-1])
         noise = self._noise_of(a)
         own = inverse @ noise @ inverse
@@ -223,7 +227,7 @@ class RegressionMoments:
         from scipy.optimize import brentq
         from scipy.stats import chi2
 
-        number, size, at = len(self.means) - 1, self._size, self._estimate
+        number, size, at = len(self.means) - 1, self._size, self._at
         value = float(-at[j])
         strong = self._clear([*range(j), *range(j + 1, number)])
         most = float(chi2.ppf(level, 1 if strong else number))
@@ -251,7 +255,7 @@ class RegressionMoments:
 
     def _typical_error(self, j: int) -> float:
         """About the standard error of a coefficient, to begin a search with."""
-        inverse, a = np.linalg.inv(self.means[:-1, :-1])[j], self._estimate
+        inverse, a = np.linalg.inv(self.means[:-1, :-1])[j], self._at
         spread = self._noise_of(a)
         if self.n_sampled is not None:
             spread = spread + (a @ self._positive @ a) / self.n_sampled * self._positive[:-1, :-1]
