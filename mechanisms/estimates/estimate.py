@@ -36,9 +36,10 @@ from statpress.mechanisms.mechanism import (
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 
 Number = int | float
-Inference = Literal["guaranteed", "asymptotic", "approximate"]
+Inference = Literal["guaranteed", "asymptotic", "approximate", "one variance"]
 """Whether an interval covers at its level for every population in the declared bounds; nearly so
-for every one, by normal approximation; or not for some whose rare values decide."""
+for every one, by normal approximation; not for some whose rare values decide; or, but for these,
+where residuals have one variance whatever the predictors are."""
 
 _POINTS, _REACH = 401, 4.0
 

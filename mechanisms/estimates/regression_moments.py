@@ -20,7 +20,7 @@ Sums are exact: u is rounded to a grid of 2^-22, so that products are integers. 
 ``StatisticNoise``, whose two steps allow for rounding sums to its grid.
 
 Coefficients have the intervals or sets of statpress.mechanisms.estimates.linear_regression. They
-take residuals to have one variance, whatever the predictors are, and are called *approximate*.
+take residuals to have one variance, whatever the predictors are, and say so (``Inference``).
 """
 
 from __future__ import annotations
@@ -485,14 +485,14 @@ class RegressionEstimate(MomentsEstimate):
 
     @property
     def inference(self) -> Inference:
-        """How the coverage is known: by one variance of all residuals, which is not checked."""
-        return "approximate"
+        """How the coverage is known: by what is taken of the residuals, which is not checked."""
+        return "one variance"
 
     def remarks(self) -> Iterator[tuple[str, str]]:
         """As of all moments, and what is taken of the residuals."""
         yield (
-            "the intervals are",
-            "approximate: residuals are taken to have one variance, whatever the predictors are",
+            "the intervals take",
+            "residuals to have one variance, whatever the predictors are",
         )
         yield from super().remarks()
 

@@ -54,6 +54,10 @@ _KNOWN = {
     "guaranteed": "guaranteed for every population within the declared bounds",
     "asymptotic": "by normal approximation; at most 1.5 points less for rare values",
     "approximate": "approximate: less where rare values decide",
+    "one variance": (
+        "by normal approximation, if residuals have one variance whatever the predictors are; less "
+        "where rare values decide"
+    ),
 }
 _MOST_CHARTS = 12
 _MOST_POINTS = 400
@@ -337,7 +341,9 @@ COLUMNS = {
         "asymptotic: by normal approximation, at most 1.5 points below it for rare values, "
         "and missing at most 1.3 times as often as stated. "
         "approximate: some populations whose rare values decide are covered less often, or, of a "
-        "quotient whose denominator is of few records, releases that have an interval are.",
+        "quotient whose denominator is of few records, releases that have an interval are. "
+        "one variance: of a regression, by normal approximation if the residuals have one variance "
+        "whatever the predictors are, and less where rare values decide.",
     ),
 }
 """Columns of the file of estimates: type and description."""
@@ -448,7 +454,8 @@ _INTERVALS = (
     "it can be. An interval is `approximate` where populations with rare values may be "
     "covered less often, `guaranteed` where it covers every population within the bounds "
     "that the config declares for the column: values beyond them count as the nearest "
-    "bound, in the estimate too. `shape` says where a confidence set is not an interval: "
+    "bound, in the estimate too. That of a coefficient with `one variance` takes residuals to have "
+    "one variance, whatever the predictors are. `shape` says where a confidence set is not an interval: "
     "what was released may leave even the whole line. "
     "Where `cells` is 1, it is one cell of the declared column, and only "
     "narrower cells could tell more."

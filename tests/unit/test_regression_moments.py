@@ -309,8 +309,8 @@ def test_auto_takes_it_where_no_other_serves() -> None:
 
 def test_it_says_what_it_takes_of_the_residuals() -> None:
     made = calibrated(RegressionEstimate, KNOBS, NAMES, **EPSILON_DELTA)
-    assert "one variance" in dict(made.remarks())["the intervals are"]
-    assert made.inference == "approximate"
+    assert "one variance" in dict(made.remarks())["the intervals take"]
+    assert made.inference == "one variance"
 
 
 @pytest.mark.parametrize(
