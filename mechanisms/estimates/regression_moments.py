@@ -5,7 +5,7 @@ s = w (d - 1/m), d the m indicators of which one is 1, w = ``CORNER``; any two o
 w sqrt(2) apart, which is 1 but for 5e-5. Released with independent Gaussian noise of one scale are
 the sums over all records of
 
-    every u and s;   all products of two columns, u_j u_k, u_j s, s s';   2 (u_j^2 - 1/4).
+    every u and s;   3/2 u_j u_k, 3/2 u_j s, 3/2 s s' for any two columns;   2 (u_j^2 - 1/4).
 
 Products of the indicators of one column follow from the indicators. Replace-one neighbours. Where
 some records do not count, since a value is missing, all of this is 0 for those, and the number of
@@ -14,7 +14,7 @@ the others is released as well, times a weight that costs nothing.
 **Sensitivity** (mechanisms/README.md, Theorem 5.7). The largest distance of two records is between
 corners, u_j = +-1/2, and the sum of a few fractions for each number of numeric and of categorical
 columns in which they differ; ``squared_sensitivity`` takes the largest. Of K columns of numbers it
-is the largest b (K + 4 - b)/4 over whole b <= K.
+is the largest b + 9/16 b (K - b) over whole b <= K.
 
 Sums are exact: u is rounded to a grid of 2^-22, so that products are integers. The noise is that of
 ``StatisticNoise``, whose two steps allow for rounding sums to its grid.
@@ -59,6 +59,10 @@ from statpress.mechanisms.sampling.randomness import Progress, Randomness, Stati
 
 CORNER = Fraction(70, 99)
 """Weight of indicators: 2 w^2 = 9800/9801, just below 1."""
+
+PRODUCTS = Fraction(3, 2)
+"""Weight of products. Of coefficients of columns with means near the middle of their bounds the
+errors are about least, 12 % below those by weight 1 for seven columns of a survey."""
 
 SQUARES = 2
 """Weight of squares, the largest whole one by which they cost nothing."""
@@ -122,15 +126,17 @@ class Layout:
         lengths = [CORNER**2 * (1 - Fraction(1, m)) if m > 1 else Fraction(1, 4)
                    for m in self.sizes]  # fmt: skip
         pairs = sum((p * q for p, q in itertools.combinations(lengths, 2)), Fraction(0))
-        room = self.squared_sensitivity - sum(lengths) - pairs
+        room = self.squared_sensitivity - sum(lengths) - PRODUCTS**2 * pairs
         return Fraction(math.isqrt(math.floor(room * 2 ** (2 * _BITS))), 2**_BITS)
 
     @functools.cached_property
     def _weights(self) -> Floats:
         """float64[r]: the weight of each entry."""
+        count = float(self.count_weight) if self.of_some else 1.0
+        first = {True: count, False: 1.0}
         return np.array(
             [
-                float(self.count_weight) if b == 0 else float(SQUARES) if a == b else 1.0
+                first[a == b] if a == 0 else float(SQUARES if a == b else PRODUCTS)
                 for a, b in self.entries
             ]
         )
@@ -204,8 +210,9 @@ def squared_sensitivity(sizes: Sequence[int]) -> Fraction:
             columns += [(p, x, k), (p, p, alike - k)]
         distance = sum((2 * (p - x) * k for p, x, k in columns), Fraction(0))
         for i, (p, x, k) in enumerate(columns):
-            distance += 2 * (p * p - x * x) * (k * (k - 1) // 2)
-            distance += sum(2 * (p * q - x * y) * k * h for q, y, h in columns[:i])
+            same = (p * p - x * x) * k * (k - 1)
+            others = sum(2 * (p * q - x * y) * k * h for q, y, h in columns[:i])
+            distance += PRODUCTS**2 * (same + others)
         largest = max(largest, distance)
     return largest
 

@@ -455,8 +455,8 @@ _INTERVALS = (
     "covered less often, `guaranteed` where it covers every population within the bounds "
     "that the config declares for the column: values beyond them count as the nearest "
     "bound, in the estimate too. That of a coefficient with `one variance` takes residuals to have "
-    "one variance, whatever the predictors are. `shape` says where a confidence set is not an interval: "
-    "what was released may leave even the whole line. "
+    "one variance, whatever the predictors are. `shape` says where a confidence set is not an "
+    "interval: what was released may leave even the whole line. "
     "Where `cells` is 1, it is one cell of the declared column, and only "
     "narrower cells could tell more."
 )

@@ -80,7 +80,7 @@ def test_the_sensitivity_is_attained_between_corners(sizes: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize("k", range(2, 16))
 def test_of_numbers_it_is_the_formula(k: int) -> None:
-    largest = max(Fraction(b * (k + 4 - b), 4) for b in range(k + 1))
+    largest = max(b + Fraction(9, 16) * b * (k - b) for b in range(k + 1))
     assert squared_sensitivity((1,) * k) == largest
 
 
