@@ -90,7 +90,9 @@ class RegressionColumns(Section):
     on: Annotated[
         list[StrictStr],
         Field(min_length=1, description="The predictors."),
-        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        BeforeValidator(
+            _listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]
+        ),
     ]
 
 

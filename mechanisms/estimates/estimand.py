@@ -250,7 +250,8 @@ class Argument:
     @classmethod
     def predictor(cls, column: Column, by_category: bool) -> tuple[Self, ...]:
         """A column of numbers, or indicators of all its categories but the first."""
-        if not (by_category or isinstance(column, Date)):
+        by_category = by_category or isinstance(column, Date)
+        if not by_category:
             values = column.decode(np.arange(min(column.n_values, 1))).tolist()
             by_category = not all(type(value) in (int, float) for value in values)
         if not by_category:
@@ -261,6 +262,7 @@ class Argument:
                 f"Column '{column.name}' has {len(codes)} categories; as a predictor it may have "
                 f"2 to {_MOST_CATEGORIES}.",
                 where="columns",
+                next_step="Declare other categories, or leave the predictor out.",
             )
         first, *others = column.decode(np.array(codes)).tolist()
         return tuple(

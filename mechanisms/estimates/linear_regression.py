@@ -139,12 +139,11 @@ class RegressionMoments:
             freedom = max(self.n_sampled - number, 1.0)
             covariance = own + max(residual, doubt) * inverse / freedom
         z, known = normal_quantile(level), []
-        for value, error, of_noise in zip(
-            -a[:-1], np.sqrt(np.diag(covariance)), np.sqrt(np.diag(own)), strict=True
-        ):
+        errors, of_noise = (np.sqrt(np.maximum(np.diag(v), 0.0)) for v in (covariance, own))
+        for value, error, own_error in zip(-a[:-1], errors, of_noise, strict=True):
             reach = z * error
             ends = ConfidenceSet(float(value - reach), float(value + reach), None, _LINE)
-            known.append(Coefficient(float(value), float(error), float(of_noise), ends))
+            known.append(Coefficient(float(value), float(error), float(own_error), ends))
         return tuple(known)
 
     def _noise_of(self, a: Floats) -> Floats:
@@ -224,7 +223,7 @@ class RegressionMoments:
         return self._least(response, self._weak(response, _STARTS))[0]
 
     def _anderson_rubin(self, j: int, level: float) -> Coefficient:
-        from scipy.optimize import brentq
+        """The set for one coefficient; its ends are found by bisection, and lie outside it."""
         from scipy.stats import chi2
 
         number, size, at = len(self.means) - 1, self._size, self._at
@@ -236,21 +235,26 @@ class RegressionMoments:
             return whole
         near = [at * size]
 
-        def off(reach: float) -> float:
-            """How far beyond the end a distance from the estimate is, below 0 inside."""
+        def holds(t: float) -> bool:
             normal = np.zeros(number + 1)
-            normal[[j, -1]] = 1 / size[j], (value + reach) / size[-1]
+            normal[[j, -1]] = 1 / size[j], t / size[-1]
             least, near[0] = self._least(normal, [near[0], at * size, *self._weak(normal, 1)])
-            return math.sqrt(least) - math.sqrt(most)
+            return least <= most
 
         ends = []
         for sign in (-1.0, 1.0):
-            inside, reach, near[0] = 0.0, sign * self._typical_error(j), at * size
-            while off(reach) <= 0:
+            inside, reach, near[0] = 0.0, self._typical_error(j), at * size
+            while holds(value + sign * reach):
                 inside, reach = reach, 2 * reach
-                if abs(reach) > _FAR * size[-1] / size[j]:
+                if reach > _FAR * size[-1] / size[j]:
                     return whole
-            ends.append(value + brentq(off, inside, reach, rtol=_NEAR, xtol=_NEAR * abs(reach)))
+            while reach - inside > _NEAR * reach:
+                middle = (inside + reach) / 2
+                if holds(value + sign * middle):
+                    inside = middle
+                else:
+                    reach = middle
+            ends.append(value + sign * reach)
         return Coefficient(value, None, None, ConfidenceSet(ends[0], ends[1], None, _LINE))
 
     def _typical_error(self, j: int) -> float:
@@ -259,4 +263,5 @@ class RegressionMoments:
         spread = self._noise_of(a)
         if self.n_sampled is not None:
             spread = spread + (a @ self._positive @ a) / self.n_sampled * self._positive[:-1, :-1]
-        return 2 * math.sqrt(inverse @ spread @ inverse)
+        least = float(self._size[-1] / self._size[j]) / _FAR
+        return max(2 * math.sqrt(max(float(inverse @ spread @ inverse), 0.0)), least)

@@ -60,6 +60,7 @@ _KNOWN = {
     ),
 }
 _MOST_CHARTS = 12
+_MOST_IN_A_LINE = 4
 _MOST_POINTS = 400
 _ALIKE = 20.0
 """How many times wider one interval may be than another on the same axis."""
@@ -419,17 +420,20 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
     def words(self, product: Planned, plan: Plan) -> ReaderWords:
         """What is estimated, how wide the interval may be, and what intervals mean."""
         expected = product.expected_error
-        listed = "; ".join(
+        listed = [
             f"{quantity}, expected width {'without end' if width is None else f'{width:.4g}'}"
             for quantity, width in zip(
                 map(escaped, expected.quantities), expected.width, strict=True
             )
-        )
+        ]
         item = (
             f"- `{product.name}`: estimates with intervals at level "
-            f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}` "
-            f"({listed})."
+            f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}`"
         )
+        if len(listed) <= _MOST_IN_A_LINE:
+            item += f" ({'; '.join(listed)})."
+        else:
+            item = "\n  - ".join([f"{item}:", *listed])
         per = product.request.knobs.per
         counted = {f"each {per}": _COUNTS_ONE[per]} if per else {}
         return ReaderWords(item, {"intervals": _INTERVALS, **counted})

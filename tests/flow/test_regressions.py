@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from bad_input import N
+from ruamel.yaml import YAML
 
 from statpress.configs.loading import load
 from statpress.flows.cli import app
@@ -139,6 +141,39 @@ def test_the_example_of_the_page_can_be_planned(agency: Any) -> None:
     agency.replace("model: {", "model: {accept: mostly_noise, ")
     (product,) = load(agency.config).plan().products
     assert product.mechanism.name == "regression_moments"
+
+
+def test_many_coefficients_are_listed_one_by_one(regressing: Any) -> None:
+    regressing.replace("on: [age, region]", "on: [age, region, born]")
+    regressing.replace("by: year", "by: year, missing: true")
+    with pytest.raises(StatpressError, match="51 categories"):
+        load(regressing.config).plan()
+    regressing.replace("region, born]", "region]")
+    regressing.replace("{type: integer, lower: 0, upper: 99, width: 1}",
+                       "{type: integer, lower: 0, upper: 99, width: 20}")  # fmt: skip
+    regressing.replace("region]}}}", "region]}}, categories: [age]}")
+    readme = (regressing.run().bundle / "README.md").read_text()
+    listed = re.findall(r"^  - (coefficient of .*), expected width", readme, re.M)
+    assert len(listed) == 5
+    assert listed[0].startswith("coefficient of age 29.5 against 9.5 in the regression of pay")
+
+
+def test_the_schema_takes_either_form(regressing: Any) -> None:
+    schema = jsonschema.Draft202012Validator(
+        json.loads((Path(__file__).parents[2] / "configs" / "release.schema.json").read_text())
+    )
+    said = YAML(typ="safe").load(regressing.text)
+    for product, valid in (
+        ({"statistic": {"regression": {"of": "pay", "on": ["age"]}}}, True),
+        ({"statistic": {"regression": {"of": "pay", "on": "age"}}}, True),
+        ({"statistic": "regression", "columns": ["pay", "age", "region"]}, True),
+        ({"statistic": "regression"}, False),
+        ({"statistic": {"regression": {"of": "pay"}}}, False),
+        ({"statistic": {"regression": {"of": "pay", "on": []}}}, False),
+        ({"statistic": {"regression": {"of": "pay", "on": "age"}}, "columns": ["pay"]}, False),
+    ):
+        said["products"] = {"model": {"kind": "estimate", **product}}
+        assert schema.is_valid(json.loads(json.dumps(said, default=str))) == valid, product
 
 
 @pytest.mark.parametrize(
