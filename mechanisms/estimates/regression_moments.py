@@ -37,6 +37,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.estimates.estimand import Argument, Estimand
@@ -71,7 +72,7 @@ MOST_COLUMNS = 40
 """Columns of numbers and indicators, at most: their moments' covariances are kept as a table."""
 
 _GRID = 1 << 22  # steps of u
-_BITS = 40
+_BITS, _AT_A_TIME = 40, 1 << 16
 _MOST_RECORDS = 1 << 28  # so that sums of parts of them are exact in 64 bits
 
 
@@ -278,33 +279,45 @@ def exact_sums(estimand: Estimand, table: ContingencyTable) -> Floats:
 
     Exact in integers, with u on its grid, and rounded once.
     """
-    layout, vectors = layout_of(estimand), _vectors(estimand, table)
+    layout = layout_of(estimand)
     steps = [1, *(_GRID if m == 1 else 1 for m in layout.sizes for _ in range(m))]
-    whole = np.rint(vectors * np.array(steps)[:, None]).astype(np.int64)
+    places = list(itertools.combinations_with_replacement(range(layout.length), 2))
+    totals = dict.fromkeys(places, 0)
+    for vectors, counts in _vectors(estimand, table):
+        whole = np.rint(vectors * np.array(steps)[:, None]).astype(np.int64)
+        for a, b in places:
+            high, low = np.divmod(whole[a] * whole[b], _GRID)
+            totals[a, b] += int(counts @ high) * _GRID + int(counts @ low)
     sums = np.zeros((layout.length, layout.length))
-    for a, b in itertools.combinations_with_replacement(range(layout.length), 2):
-        high, low = np.divmod(whole[a] * whole[b], _GRID)
-        total = int(table.counts @ high) * _GRID + int(table.counts @ low)
+    for (a, b), total in totals.items():
         sums[a, b] = sums[b, a] = total / (steps[a] * steps[b] * table.domain.parts)
     return sums
 
 
-def _vectors(estimand: Estimand, table: ContingencyTable) -> Floats:
-    """(1, u, d) of each cell, float64[q, k]; 0 for records that do not count."""
-    domain, cells = table.domain, table.cells
-    kept = estimand.keeps(domain, cells)
-    rows = [np.ones(len(cells))]
-    for size, arguments in zip(layout_of(estimand).sizes, _columns(estimand), strict=True):
-        values = [argument.scaled(domain, cells) for argument in arguments]
-        rows += [values[0] - 0.5] if size == 1 else [1.0 - np.sum(values, axis=0), *values]
-    return np.array(rows) * kept
+def _vectors(estimand: Estimand, table: ContingencyTable) -> Iterator[tuple[Floats, Codes]]:
+    """(1, u, d) of each cell, float64[q, k], with its count, int64[k]; so many cells at a time.
+
+    All is 0 for records that do not count.
+    """
+    sizes, columns = layout_of(estimand).sizes, _columns(estimand)
+    for start in range(0, len(table.cells), _AT_A_TIME):
+        part = slice(start, start + _AT_A_TIME)
+        cells = table.cells[part]
+        rows = [np.ones(len(cells))]
+        for size, arguments in zip(sizes, columns, strict=True):
+            values = [argument.scaled(table.domain, cells) for argument in arguments]
+            rows += [values[0] - 0.5] if size == 1 else [1.0 - np.sum(values, axis=0), *values]
+        yield np.array(rows) * estimand.keeps(table.domain, cells), table.counts[part]
 
 
 def exact_coefficients(estimand: Estimand, table: ContingencyTable) -> Floats:
     """The coefficients of the records that count, of columns in [0, 1]; private. NaN: none."""
-    vectors = _regressors(layout_of(estimand), _origins(estimand)) @ _vectors(estimand, table)
-    means = (vectors * (table.counts / table.counts.sum())) @ vectors.T
-    return RegressionMoments(means, np.zeros(()), None).estimate
+    layout = layout_of(estimand)
+    sums = np.zeros((layout.length, layout.length))
+    for vectors, counts in _vectors(estimand, table):
+        sums += (vectors * (counts / table.counts.sum())) @ vectors.T
+    regressors = _regressors(layout, _origins(estimand))
+    return RegressionMoments(regressors @ sums @ regressors.T, np.zeros(()), None).estimate
 
 
 def layout_of(estimand: Estimand) -> Layout:
