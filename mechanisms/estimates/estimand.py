@@ -9,8 +9,8 @@ value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
 records that count as 0 elsewhere. Records without a value (``missing``, ``other``, a special value
-outside the range) are left out of a mean, a median or a quantile; other statistics are refused a
-column that can lack values.
+outside the range) are left out of a mean, a median, a quantile or a regression; other statistics
+are refused a column that can lack values.
 """
 
 from __future__ import annotations
@@ -348,8 +348,8 @@ class Estimand:
                 f"Column '{lacking[0].name}' can lack a value{_by_codes(lacking[0])}, and "
                 f"{knobs.named} needs one.",
                 where="columns",
-                next_step="Ask for a mean, a median or a quantile, which leave such records out. "
-                "To drop 'missing' from the domain would count nulls as the lowest value.",
+                next_step="Ask for a mean, a median, a quantile or a regression, which leave such "
+                "records out. To drop 'missing' from the domain would count nulls as the lowest value.",
             )
         if statistic.several:
             arguments = _regression(columns, knobs.categories or ())

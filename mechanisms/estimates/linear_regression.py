@@ -24,9 +24,10 @@ the standard deviation of its own noise.
 elsewhere (Anderson and Rubin 1949, doi 10.1214/aoms/1177730090). They cover however weak S_xx is,
 with q the quantile of chi-squared with as many degrees of freedom as there are coefficients, or
 with one where the others are clear of the noise by the criterion above. The function is
-homogeneous in a, so that values beyond all bounds are those with a_y = 0: if it is at most q
-there, a set has no bounds, and the whole line is given in its place, which holds it. In s(a) and in
-its factor the matrix S is replaced by the nearest one without negative eigenvalues.
+homogeneous in a, and its minima are sought from several starts. Values beyond all bounds are those
+with a_y = 0: if it is at most q there, a set has no bounds, and the whole line is given in its
+place, which holds it. In s(a) and in its factor the matrix S is replaced by the nearest one without
+negative eigenvalues. Coverage is that over all releases, not over those with an interval.
 
 **Interface.** ``RegressionMoments(means, noise, n_sampled)`` takes S and the covariances of the
 noise of all pairs of its entries; ``transformed`` moves or combines columns (a constant is a
