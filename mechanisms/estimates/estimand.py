@@ -349,7 +349,8 @@ class Estimand:
                 f"{knobs.named} needs one.",
                 where="columns",
                 next_step="Ask for a mean, a median, a quantile or a regression, which leave such "
-                "records out. To drop 'missing' from the domain would count nulls as the lowest value.",
+                "records out. To drop 'missing' from the domain would count nulls as the lowest "
+                "value.",
             )
         if statistic.several:
             arguments = _regression(columns, knobs.categories or ())
