@@ -54,8 +54,8 @@ class ProductConfig(Section):
     columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
     share: Share | None = Field(
         default=None,
-        description="Share of the release's budget. Products without one divide equally what "
-        "the others leave.",
+        description="Share of the release's budget. Where two or more products have none, "
+        "theirs are found by expected errors from what the others leave.",
     )
     accept: (
         Annotated[
