@@ -410,6 +410,14 @@ class PairEstimate(MomentsEstimate):
                 where="statistic",
                 next_step="Write 'mechanism: auto', or leave the key out.",
             )
+        one = len(estimand.arguments) == 2 and estimand.arguments[1].chosen is None
+        if estimand.statistic.several and (estimand.of_some or not one):
+            raise ConfigError(
+                f"The mechanism '{cls.name}' takes one predictor of numbers, and columns that "
+                "cannot lack a value.",
+                where="columns",
+                next_step="Write 'mechanism: auto', or leave the key out.",
+            )
         if target.n_records < 2:
             raise RecordsError("These statistics need two records.")
         if formula.amounts:
