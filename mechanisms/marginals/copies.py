@@ -264,6 +264,15 @@ class Combined:
         reach = float(t.ppf((1 + confidence) / 2, self.degrees_of_freedom)) * self.standard_error
         return self.estimate - reach, self.estimate + reach
 
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that the figure is 0."""
+        from scipy.stats import t
+
+        if not self.standard_error:
+            return float(self.estimate == 0)
+        return float(2 * t.sf(abs(self.estimate) / self.standard_error, self.degrees_of_freedom))
+
 
 def combined(
     figures: ArrayLike, variances: ArrayLike | None = None, *, share: float = 1.0

@@ -23,7 +23,7 @@ from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from os import PathLike
 
     import pandas as pd
@@ -83,8 +83,10 @@ class Estimates:
 def caveats(facts: Mapping[str, Any]) -> list[str]:
     """How the estimates and intervals of an answer are meant."""
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
+    copied = facts["statistic"] == "combined"
     notes = [
         ("Unbiased estimates from noisy tables, which may be negative." * sums)
+        or ("Estimates from copies of the records, by Rubin's rule." * copied)
         or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
         f"{' or more' if sums and sample else ''}, not all of them together.",
@@ -169,17 +171,107 @@ class Release:
             QueryError: There are none of this name.
             DependencyError: Polars is not installed.
         """
+        return self._records(self._named(product)[0], as_)
+
+    def copies(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+        """All copies of the synthetic records, with the number of each in the last column.
+
+        >>> release.copies().groupby("copy").size().tolist()
+        [17137, 17137, 17137, 17137, 17137, 17137, 17137, 17137, 17137, 17137]
+
+        Args:
+            product: Which microdata; by default the only ones.
+            as_: As of ``microdata``.
+
+        Raises:
+            QueryError: There are none of this name, or the config asked for no copies.
+            DependencyError: Polars is not installed.
+        """
+        return self._records(f"{self._named(product)[0]}_copies", as_)
+
+    def combine(
+        self,
+        fit: Callable[[pd.DataFrame], Any],
+        *,
+        product: str | None = None,
+        of: Of = "population",
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """Any figures, computed on each copy of the records and combined by Rubin's rule.
+
+        >>> import numpy as np
+        >>> def mean_of_logs(records):
+        ...     values = np.log1p(records["tvhours"].dropna())
+        ...     return values.mean(), values.var() / len(values)
+        >>> release.combine(mean_of_logs).frame()["estimate"].round(2).tolist()
+        [1.38]
+
+        Args:
+            fit: Takes the records of one copy, a DataFrame, and gives a fitted model with
+                ``params`` and ``bse`` as statsmodels has them, or figures with their variances as
+                a pair: two numbers, arrays, mappings or Series. For ``of="records"`` the figures
+                alone will do.
+            product: Which microdata; by default the only ones.
+            of: Whose figures: of a population that the records are a sample of, or of the
+                confidential records themselves.
+            confidence: Of each interval.
+
+        Raises:
+            QueryError: There are no copies, or ``fit`` gives something else.
+        """
+        from statpress.mechanisms.marginals.copies import combined
+
+        name, stated = self._named(product)
+        frame = self.copies(name)
+        fits = [
+            _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
+            for _, own in frame.groupby(frame.columns[-1], sort=True)
+        ]
+        share = len(frame) / len(fits) / int(stated["n_records"])
+        cells = []
+        for term in fits[0]:
+            if not all(term in each for each in fits):
+                raise QueryError(f"Not every copy gives '{term}'.", where="fit")
+            figures, variances = zip(*(each[term] for each in fits), strict=True)
+            given = variances if of == "population" else None
+            found = combined(figures, given, share=share)
+            lower, upper = found.interval(confidence)
+            cells.append(
+                {
+                    "values": {"term": term},
+                    "estimate": found.estimate,
+                    "standard_error": found.standard_error,
+                    "lower": lower,
+                    "upper": upper,
+                    "p_value": found.p_value,
+                    "method": "Rubin",
+                }
+            )
+        return Estimates(
+            {
+                "statistic": "combined",
+                "cells": cells,
+                "confidence": confidence,
+                "of": of,
+                "sample": {} if of == "population" else None,
+                "chosen_by_noisy_scores": False,
+                "notes": [],
+            }
+        )
+
+    def _named(self, product: str | None) -> tuple[str, Mapping[str, Any]]:
+        """The name of microdata and what the privacy statement has of them."""
         stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))
         products = stated["products"].items()
-        known: list[str] = [name for name, each in products if each.get("kind") == "microdata"]
-        product = product or self._product or (known[0] if len(known) == 1 else "")
+        known = {name: each for name, each in products if each.get("kind") == "microdata"}
+        product = product or self._product or (next(iter(known)) if len(known) == 1 else "")
         if product not in known:
             raise QueryError(
                 f"It is not clear which microdata: {', '.join(known) or 'there are none'}.",
                 where=self.where,
                 next_step=nearest(product, known) + "Name a product of kind microdata.",
             )
-        return self._records(product, as_)
+        return product, known[product]
 
     def pairs(self) -> pd.DataFrame:
         """Every pair of columns: whether it was measured, how strong it is, and how sure.
@@ -414,6 +506,31 @@ class Release:
                     ordered=field.get("declared", {}).get("kind") == "ordinal",
                 )
         return frame
+
+
+def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:
+    """By term a figure and its variance, of what a fit gave."""
+    import pandas as pd
+
+    if hasattr(given, "params") and hasattr(given, "bse"):
+        given = given.params, pd.Series(given.bse) ** 2
+    if not isinstance(given, tuple):
+        given = given, None
+    if len(given) != 2 or (given[1] is None and of == "population"):
+        raise QueryError(
+            "The function gives neither a fitted model nor figures with their variances.",
+            where="fit",
+            next_step="Return (figures, variances), or ask for of='records'.",
+        )
+    figures, variances = (
+        each if isinstance(each, pd.Series) else pd.Series(each, dtype=float) for each in given
+    )
+    if given[1] is None:
+        variances = pd.Series(0.0, index=figures.index)
+    if list(figures.index) != list(variances.index):
+        raise QueryError("Figures and variances are not of the same terms.", where="fit")
+    pairs = zip(figures, variances, strict=True)
+    return {str(term): pair for term, pair in zip(figures.index, pairs, strict=True)}
 
 
 def open_release(

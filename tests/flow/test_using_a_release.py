@@ -16,6 +16,7 @@ import sys
 import threading
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -224,3 +225,43 @@ def test_neither_prefect_nor_the_ledger_s_database_is_imported(bundle: Path) -> 
     asked = "import sys, statpress; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & (unwanted | {"numpy", "pandas", "pydantic"})
+
+
+def test_copies_combine_whatever_a_fit_gives(bundle: Path) -> None:
+    """A model as statsmodels has them, a pair, and figures alone, against Rubin by hand."""
+    release = statpress.open(bundle)
+    copies = release.copies()
+    assert list(copies.columns)[-1] == "copy" and copies["copy"].nunique() == 10
+    own = copies.groupby("copy")["educ"]
+    within, between = (own.var() / own.count()).mean(), 1.1 * own.mean().var()
+
+    def model(records: pd.DataFrame) -> Any:
+        assert "copy" not in records
+        values = records["educ"].dropna()
+        return SimpleNamespace(
+            params=pd.Series({"educ": values.mean()}), bse=pd.Series({"educ": values.sem()})
+        )
+
+    (cell,) = release.combine(model).facts["cells"]
+    assert cell["values"] == {"term": "educ"}
+    assert cell["estimate"] == pytest.approx(own.mean().mean())
+    assert cell["standard_error"] == pytest.approx((within + between) ** 0.5)
+    pair = release.combine(lambda records: (records["educ"].mean(), records["educ"].sem() ** 2))
+    assert pair.facts["cells"][0]["upper"] == pytest.approx(cell["upper"], rel=1e-3)
+    alone = release.combine(lambda records: records["educ"].mean(), of="records")
+    assert alone.facts["cells"][0]["standard_error"] == pytest.approx(between**0.5)
+    with pytest.raises(QueryError, match="variances"):
+        release.combine(lambda records: records["educ"].mean())
+    with pytest.raises(QueryError, match="same terms"):
+        release.combine(lambda records: ({"a": 1.0}, {"b": 1.0}))
+
+
+def test_the_truth_is_where_the_copies_say(bundle: Path) -> None:
+    data = files("statpress.tasks.source") / "demo" / "happiness.parquet"
+    true = pq.read_table(str(data)).to_pandas()
+    (cell,) = statpress.open(bundle).combine(
+        lambda records: (records["happy"] == "very happy").mean(), of="records"
+    ).facts["cells"]  # fmt: skip
+    share = (true["happy"] == "very happy").mean()
+    assert abs(cell["estimate"] - share) < 6 * cell["standard_error"]
+    assert cell["standard_error"] < 0.02
