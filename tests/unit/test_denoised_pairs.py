@@ -118,6 +118,41 @@ def test_cells_without_any_pattern_are_left_and_a_line_keeps_a_cell() -> None:
     assert (found.sum(axis=1) > 0).all()
 
 
+def test_cells_below_the_noise_are_not_taken_for_empty() -> None:
+    """Twin: with cells that are as often empty as not before any is seen."""
+    true = np.random.default_rng(6).gamma(8.0, 4.0, (20, 8))
+    margins = [true.sum(axis=1), true.sum(axis=0)]
+    possible, group = {(0, 1): np.ones(true.shape, np.bool_)}, (0, 1)
+    errors = []
+    for first in (pair_cells._FIRST, (1 / 3, 1 / 3, 1 / 3)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pair_cells, "_FIRST", first)
+            tables = [
+                refined({group: noisy(true, 150.0, seed)}, margins, possible)[group]
+                for seed in range(20)
+            ]
+        errors.append(np.mean([error_of(table, true) for table in tables]))
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The covariance stays near the first one; twin: that counts the same whatever the codes."""
+    rng = np.random.default_rng(7)
+    shares = [np.full(400, 1 / 400), *[np.full(5, 0.2)] * 4]
+    start = [denoising._first_covariance(p, np.eye(len(p))) for p in shares]
+    bases = [_Basis.of(c) for c in start]
+    noise = {(0, j): rng.normal(0, 10.0, (400, 5)) for j in range(1, 5)}
+    posteriors = denoising._all(noise, dict.fromkeys(noise, 100.0), {}, bases)
+    errors = []
+    for a_code in (denoising._PRIOR_OF_A_CODE, 0.0):
+        monkeypatch.setattr(denoising, "_PRIOR_OF_A_CODE", a_code)
+        learnt = denoising._updated(start, bases, posteriors)[0]
+        errors.append(float(np.linalg.norm(learnt - start[0]) / np.linalg.norm(start[0])))
+    assert errors[0] < 0.5 * errors[1]
+
+
 def test_rare_cells_are_withheld_where_a_line_loses_little() -> None:
     rows, columns = np.array([0.989, 0.01, 0.001]), np.array([0.985, 0.01, 0.005])
     table, n, sd = np.multiply.outer(rows, columns), 10_000, 20.0
