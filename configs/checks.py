@@ -1,7 +1,7 @@
 """What the sections of a config must be to each other, in whole and in part.
 
 No file of the source is opened here: whether it has the declared columns is checked where it is
-read (``tasks.source.files.check_source_columns``).
+read (``tasks.source.engine.check_source_columns``).
 
 Of a faulty config the parts that are in order are checked as well, so that their faults are named
 in the same run: the declared domain, the limits of the checks on the input, and what the formats

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statpress.configs.loading import Release
-from statpress.flows.terminal import registration, share_bar, table
+from statpress.flows.terminal import registration, table
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.choice import Candidate, compare
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from statpress.tasks.release.run_places import Outcome, Uploaded
     from statpress.tasks.upkeep.backup import Restored
     from statpress.tasks.upkeep.checkup import Finding
+
+
+_BAR = 40
 
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
@@ -325,6 +328,20 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
             f"epsilon {_rounded_spend(reading.fixed)} at delta {delta}."
         )
     yield ""
+
+
+def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
+    """A bar as long as what is left of the whole, with its percentage rounded down."""
+    from rich.text import Text
+
+    share = min(Decimal(1), max(Decimal(0), part / whole)) if whole else Decimal(0)
+    full = int(share * _BAR)
+    colour = "green" if share > Decimal("0.25") else "yellow" if share else "red"
+    text = Text(label)
+    text.append("█" * full, style=colour)
+    text.append("░" * (_BAR - full), style="dim")
+    text.append(f" {int(share * 100):3d} % left")
+    return text
 
 
 def _of_several(unit_records: int) -> str:

@@ -24,10 +24,10 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import Listener
 from statpress.tasks.release import reprint as reprinting
 from statpress.tasks.release.foreseen import check_verdicts, plan_for_account, warnings
-from statpress.tasks.release.plan_difference import difference
 from statpress.tasks.release.succession import (
     check_followed,
     check_source,
+    difference,
     predecessor,
     renewal,
     revision,

@@ -13,7 +13,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
-from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -69,9 +68,6 @@ def with_home(text: str) -> str:
         return text
     option = f"--home {shlex.quote(str(folder))}"
     return _COMMAND.sub(lambda found: f"{found[0]} {option}", text)
-
-
-_BAR = 40
 
 
 def show(value: Any) -> None:
@@ -160,20 +156,6 @@ def table(
     for row in rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result
-
-
-def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
-    """A bar as long as what is left of the whole, with its percentage rounded down."""
-    from rich.text import Text
-
-    share = min(Decimal(1), max(Decimal(0), part / whole)) if whole else Decimal(0)
-    full = int(share * _BAR)
-    colour = "green" if share > Decimal("0.25") else "yellow" if share else "red"
-    text = Text(label)
-    text.append("█" * full, style=colour)
-    text.append("░" * (_BAR - full), style="dim")
-    text.append(f" {int(share * 100):3d} % left")
-    return text
 
 
 class Progress:

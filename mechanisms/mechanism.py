@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -247,7 +246,7 @@ class ExpectedError(Protocol):
         """The most important figures in one line."""
 
 
-class Kind(ABC):
+class Kind:
     """A kind of product, as the planner sees it.
 
     Attributes:
@@ -272,11 +271,11 @@ class Kind(ABC):
     def __repr__(self) -> str:
         return self.name
 
-    @abstractmethod
     def criterion(self, knobs: Any) -> str:
-        """The one of the ``criteria`` that decides, by what a config says."""
+        """The one of the ``criteria`` that decides, by what a config says; the first by default."""
+        del knobs
+        return next(iter(self.criteria), "")
 
-    @abstractmethod
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         """What could serve a product, with defaults for what the config does not say.
 
@@ -284,10 +283,13 @@ class Kind(ABC):
             knobs: What the config says; those of ``left_open``, or of a mechanism.
             serving: The mechanisms that serve this kind.
         """
+        for mechanism in serving:
+            yield mechanism.name, mechanism, knobs
 
-    @abstractmethod
     def draws(self, mechanism: Any, n_cells: int) -> int:
         """How many records or noisy cells are drawn, for a progress bar; 0 if that is quick."""
+        del mechanism, n_cells
+        return 0
 
     def check(self, knobs: Any, target: Target) -> None:
         """Refuse what no mechanism can serve.
@@ -354,8 +356,9 @@ class Kind(ABC):
         return mechanism.name
 
     def extra_columns(self, knobs: Any) -> tuple[str, ...]:
-        """Columns that a product needs besides those it names."""
-        return ()
+        """Columns that a product needs besides those it names: its knobs' ``columns_beside``."""
+        columns: tuple[str, ...] = getattr(knobs, "columns_beside", ())
+        return columns
 
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         """The rows of an expected error, and what a reader has to know of the mechanism."""
@@ -551,7 +554,7 @@ class Mechanism(Protocol):
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
     names the keys of the YAML; ``needs`` says what it is given of the count. One that needs
-    ``columns`` is given coded columns (mechanisms.domain.coded_columns) and serves products
+    ``columns`` is given coded columns (mechanisms.domain.contingency_table) and serves products
     with any number of columns.
     """
 

@@ -46,6 +46,10 @@ class Registry(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._places)
 
+    def shipped(self) -> list[str]:
+        """Names of the values that are the package's own."""
+        return [name for name, place in self._places.items() if place]
+
     def add(self, name: str, value: Value) -> None:
         """Add a value that is there already, after those known."""
         self._places[name] = None

@@ -28,7 +28,7 @@ from statpress.configs.descriptions.described import (
     whole,
     words_of,
 )
-from statpress.mechanisms.domain.ranges import MOST_SPECIAL
+from statpress.mechanisms.domain.column import MOST_SPECIAL
 from statpress.mechanisms.errors import DescriptionError
 
 _SUMMARY = ("sumStat", "catStat")

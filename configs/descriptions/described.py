@@ -13,7 +13,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NoReturn
@@ -447,21 +447,6 @@ def about_of(
         if fitting:
             found[key] = fitting
     return found
-
-
-def about_lines(description: Description) -> Iterator[str]:
-    """The lines of a drafted config about who publishes, on what terms."""
-    if not description.about:
-        return
-    yield "about:"
-    if description.form != ASKED:
-        yield from comment("As described; see that it is true of the release too.", "  ")
-    for key, value in description.about.items():
-        if isinstance(value, dict):
-            inside = ", ".join(f"{part}: {scalar(text)}" for part, text in value.items())
-            yield f"  {key}: {{{inside}}}"
-        else:
-            yield f"  {key}: {flow(value)}"
 
 
 def _blanked(party: Party | None) -> dict[str, str]:

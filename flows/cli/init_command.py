@@ -43,8 +43,13 @@ def init(
         delta: Budget of the release.
     """
     from statpress.configs.descriptions.described import number
-    from statpress.configs.descriptions.drafting import Frame, draft, interview, publication
-    from statpress.configs.descriptions.reading import read_description
+    from statpress.configs.descriptions.drafting import (
+        Frame,
+        draft,
+        interview,
+        publication,
+        read_description,
+    )
 
     frame = Frame(
         dataset=dataset,

@@ -227,8 +227,7 @@ def audit(
     """
     from statpress.configs.loading import PlannedOrder
     from statpress.flows.terminal import Progress, table
-    from statpress.tasks.release.audit import audit as audited_products
-    from statpress.tasks.release.audit_page import (
+    from statpress.tasks.release.audit import (
         HEADINGS,
         NO_PROOF,
         audit_facts,
@@ -236,6 +235,7 @@ def audit(
         check_found,
         rows,
     )
+    from statpress.tasks.release.audit import audit as audited_products
     from statpress.tasks.release.plan_page import check_page, put_page
 
     if html is not None:

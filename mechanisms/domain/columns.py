@@ -27,8 +27,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.column import Category, Codes, Column
-from statpress.mechanisms.domain.ranges import Ranges, n_between, skipping
+from statpress.mechanisms.domain.column import Category, Codes, Column, Ranges
 from statpress.mechanisms.errors import ConfigError, EdgesError
 
 __all__ = [
@@ -210,6 +209,19 @@ class Integer(Ranges):
         steps = np.floor(fractions * self._n_left(bins)).astype(np.int64)
         special = np.array(self.special, dtype=np.int64)
         return skipping(special, self.lower + bins.astype(np.int64) * self.width, steps)
+
+
+def n_between(special: NDArray[Any], first: NDArray[Any], end: NDArray[Any]) -> NDArray[np.int64]:
+    """How many special values lie from the first up to below the end of each range."""
+    return np.asarray(np.searchsorted(special, end) - np.searchsorted(special, first))
+
+
+def skipping(special: NDArray[Any], first: NDArray[Any], steps: NDArray[Any]) -> NDArray[Any]:
+    """Whole values so many steps above the first of each range, special ones not counted."""
+    values = first + steps
+    for value in special:
+        values += ((first <= value) & (value <= values)).astype(steps.dtype)
+    return np.asarray(values)
 
 
 @dataclass(frozen=True, kw_only=True)

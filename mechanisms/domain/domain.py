@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import (
     Categorical,
     Category,
@@ -43,7 +44,6 @@ from statpress.mechanisms.domain.columns import (
     Numeric,
     Total,
 )
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from statpress.mechanisms.domain.column import Ranges, in_words
 from statpress.mechanisms.domain.columns import (
     Category,
     Codes,
@@ -32,7 +33,6 @@ from statpress.mechanisms.domain.columns import (
     Total,
 )
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
-from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
 from statpress.mechanisms.estimates.statistics import (
@@ -397,17 +397,6 @@ def checked(own: UserDefined) -> Statistic:
         )
     checked_statistic: Statistic = statistic
     return checked_statistic
-
-
-def check_per(per: Per | None, domain: Domain) -> None:
-    """Refuse units of several records where nothing says what counts one."""
-    if domain.absent and per is None:
-        raise ConfigError(
-            "Units may have several records, and nothing says what counts one here.",
-            where="per",
-            next_step="Write 'per: unit', by which each unit counts one, or for a sum, a count, a "
-            "mean, a proportion or a ratio 'per: record', by which each record does.",
-        )
 
 
 def _check_per_record(knobs: EstimandKnobs, statistic: NamedStatistic) -> None:

@@ -18,8 +18,9 @@ import numpy as np
 
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs, check_per
+from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.fieller import INTERVAL, Floats
 from statpress.mechanisms.estimates.statistics import STATISTICS, NamedStatistic, Terms, named
 from statpress.mechanisms.mechanism import (
@@ -28,6 +29,7 @@ from statpress.mechanisms.mechanism import (
     Mechanism,
     Needs,
     NoiseFigure,
+    Per,
     Target,
     Variant,
     check_frame,
@@ -116,9 +118,6 @@ class EstimateKind(Kind):
     criteria = MappingProxyType({WIDTH: "width of the interval"})
     compared = MappingProxyType({"width": "expected width of the intervals"})
 
-    def criterion(self, knobs: Any) -> str:
-        return WIDTH
-
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         declared = {key.name: getattr(knobs, key.name) for key in fields(EstimandKnobs)}
         inference = declared.pop("inference")
@@ -127,9 +126,6 @@ class EstimateKind(Kind):
                 yield mechanism.name, mechanism, mechanism.knobs(**declared)
             elif mechanism.knobs is EstimandKnobs:
                 yield mechanism.name, mechanism, EstimandKnobs(**declared, inference=inference)
-
-    def draws(self, mechanism: Any, n_cells: int) -> int:
-        return 0
 
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
@@ -143,10 +139,6 @@ class EstimateKind(Kind):
 
     def check(self, knobs: Any, target: Target) -> None:
         estimand_for(knobs, target, "auto", several=True)
-
-    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
-        columns: tuple[str, ...] = knobs.columns_beside
-        return columns
 
 
 ESTIMATE = EstimateKind()
@@ -350,6 +342,17 @@ def estimand_for(
             next_step="Write 'per: unit', by which each unit counts one, or 'mechanism: auto'.",
         )
     return Estimand.resolve(knobs, target.domain)
+
+
+def check_per(per: Per | None, domain: Domain) -> None:
+    """Refuse units of several records where nothing says what counts one."""
+    if domain.absent and per is None:
+        raise ConfigError(
+            "Units may have several records, and nothing says what counts one here.",
+            where="per",
+            next_step="Write 'per: unit', by which each unit counts one, or for a sum, a count, a "
+            "mean, a proportion or a ratio 'per: record', by which each record does.",
+        )
 
 
 def finite(value: float | None) -> float | None:

@@ -97,9 +97,9 @@ from flint import arb
 
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PrivacyLoss
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Codes, Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import EstimandKnobs, amounts_of
 from statpress.mechanisms.estimates.estimate import (

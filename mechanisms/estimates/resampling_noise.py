@@ -72,11 +72,6 @@ def gaussian_goal(mu: Fraction, floor: float = DELTA_FLOOR) -> Goal:
     return tuple(limits)
 
 
-def paper_mu_squared(mu: Fraction, replicates: int) -> Fraction:
-    """Square of the mu of one replicate by the paper's limit, mu^2 / ((2 - 2/e) B), rounded."""
-    return Fraction(float(mu**2) / (2 * -math.expm1(-1) * replicates))
-
-
 def composed(
     part: ResampledGaussianLoss, times: int, others: Sequence[PrivacyLoss] = ()
 ) -> PrivacyLoss:

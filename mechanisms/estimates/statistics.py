@@ -26,7 +26,6 @@ where x = -lx/Rx: the intercept is ly + Ry (E y - b (E x + lx/Rx)).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -176,59 +175,6 @@ def _of_row(statistic: Statistic, row: Weights, columns: Floats) -> Floats:
         return np.asarray(statistic.evaluate(row, columns), np.float64)
     except Exception:
         return np.full((1, statistic.dimension), np.nan)
-
-
-def largest_move(
-    statistic: Statistic, size: int, rng: np.random.Generator, tries: int = 400
-) -> float:
-    """The largest move found over random neighbours, as a multiple of the declared c/m.
-
-    Above 1 (but for rounding) the statistic lies. Records are drawn with many at the corners
-    of their range, where moves are largest. Neighbours are compared as resamples of the same
-    cells, and as tables of their own with one row for equal records: what takes cells for
-    records, or counts empty cells, moves between these.
-    """
-    worst = 0.0
-    limit = float(statistic.constant) / size
-    for _ in range(tries):
-        records = rng.random((size + 1, statistic.columns))
-        corners = rng.random(records.shape) < rng.random()
-        records = np.where(corners, np.rint(records), records)
-        if rng.random() < 0.5:  # many records alike
-            records[: size - 1] = records[rng.integers(0, size - 1, size - 1) % 2]
-        weights = np.ones((2, size + 1), np.int64)
-        weights[0, -1] = weights[1, -2] = 0
-        one, two = evaluated(statistic, weights, records)
-        own = (_alone(statistic, records[row > 0]) for row in weights)
-        for first, second in itertools.product((one, next(own)), (two, next(own))):
-            worst = max(worst, float(np.linalg.norm(first - second)) / limit)
-    return worst
-
-
-def largest_bias(statistic: Statistic, rng: np.random.Generator, tries: int = 20) -> float:
-    """The largest distance found between the statistic and its mean over all subsets of a size.
-
-    Of six random records, over the length by which it may move among them. A statistic that
-    declares to be unbiased has none but rounding.
-    """
-    worst, size = 0.0, 6
-    for _, chosen in itertools.product(range(tries), range(2, size)):
-        records = rng.random((size, statistic.columns))
-        subsets = list(itertools.combinations(range(size), chosen))
-        weights = np.zeros((len(subsets), size), np.int64)
-        weights[np.arange(len(subsets))[:, None], subsets] = 1
-        of_all = evaluated(statistic, np.ones((1, size), np.int64), records)[0]
-        away = np.linalg.norm(evaluated(statistic, weights, records).mean(axis=0) - of_all)
-        worst = max(worst, float(away) * size / float(statistic.constant))
-    return worst
-
-
-def _alone(statistic: Statistic, records: Floats) -> Floats:
-    """The statistic float64[dimension] of records float64[m, columns], equal ones in one cell."""
-    cells = records[np.lexsort(records.T[::-1])]
-    first = np.flatnonzero(np.append(True, np.any(cells[1:] != cells[:-1], axis=1)))
-    counts = np.diff(np.append(first, len(cells)))
-    return np.asarray(evaluated(statistic, counts[None, :].astype(np.int64), cells[first])[0])
 
 
 class Span(Protocol):

@@ -98,7 +98,6 @@ from statpress.mechanisms.mechanism import (
     Target,
 )
 from statpress.mechanisms.sampling.randomness import Randomness, StatisticNoise
-from statpress.mechanisms.sampling.record_sampler import subset_counts
 
 LEAST_SUBSAMPLE = 30
 """Records in a subsample, for statistics that are not linear."""
@@ -272,6 +271,23 @@ class SubsampleSplit:
         low, high = self.statistic.bounds
         lower, upper = (min(max(centre + sign * reach, low), high) for sign in (-1, 1))
         return Interval(centre, lower, upper, reach / normal_quantile(level))
+
+
+def subset_counts(counts: Codes, size: int, subsets: int, rng: np.random.Generator) -> Codes:
+    """Counts per cell of random subsets of a fixed size, drawn without replacement.
+
+    Returns:
+        int64[subsets, k], each row adding up to ``size``.
+    """
+    n, bounds = int(counts.sum()), np.cumsum(counts)
+    if not 1 <= size <= n:
+        raise RecordsError("A subset must have between 1 and n records.")
+    found = np.empty((subsets, len(counts)), np.int64)
+    for row in found:
+        ranks = rng.choice(n, size, replace=False, shuffle=False)
+        cells = np.searchsorted(bounds, ranks, side="right")
+        row[:] = np.bincount(cells, minlength=len(counts))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

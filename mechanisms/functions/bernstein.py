@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -28,12 +28,7 @@ from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
-from statpress.mechanisms.functions.function_targets import (
-    FunctionKnobs,
-    learner_of,
-    unit_factor,
-    words_of,
-)
+from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of, words_of
 from statpress.mechanisms.functions.kernels import KernelDensity
 from statpress.mechanisms.functions.lattice_release import (
     BernsteinMechanism,
@@ -45,7 +40,7 @@ from statpress.mechanisms.functions.lattice_release import (
 from statpress.mechanisms.functions.learner import Learner, Noise, least_error, least_gaussian_error
 from statpress.mechanisms.functions.polynomials import Floats, iterated_basis
 from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
-from statpress.mechanisms.functions.risk import at_default_cost
+from statpress.mechanisms.functions.risk import expected_wrong
 from statpress.mechanisms.mechanism import (
     ALDA_RUBINSTEIN,
     CANONNE_KAMATH_STEINKE,
@@ -67,6 +62,9 @@ LARGEST_ERROR = "largest_error"
 """What decides between kinds of noise for a function."""
 
 
+_EXPONENTS = range(17)
+
+
 class FunctionKind(Kind):
     """Densities, regressions and classifiers, released as polynomials."""
 
@@ -77,16 +75,10 @@ class FunctionKind(Kind):
     criteria = MappingProxyType({LARGEST_ERROR: "largest error"})
     compared = MappingProxyType({"sup_error": "expected largest error"})
 
-    def criterion(self, knobs: Any) -> str:
-        return LARGEST_ERROR
-
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         for mechanism in serving:
             for noise in ("laplace", "gaussian"):
                 yield _label(mechanism.name, noise), mechanism, replace(knobs, noise=noise)
-
-    def draws(self, mechanism: Any, n_cells: int) -> int:
-        return 0
 
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """What noise adds to the largest error, as a share of what the function can be."""
@@ -97,10 +89,6 @@ class FunctionKind(Kind):
 
     def label(self, mechanism: Any) -> str:
         return _label(mechanism.name, mechanism.noise)
-
-    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
-        columns: tuple[str, ...] = knobs.columns_beside
-        return columns
 
 
 def _label(name: str, noise: str) -> str:
@@ -382,6 +370,13 @@ class FunctionRelease:
         )
 
 
+def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:
+    """A density on the unit cube times this is one in the columns' own units; else 1."""
+    if knobs.target == "kde" or knobs.normalise:
+        return 1 / math.prod(axis.width for axis in learner.axes)
+    return 1.0
+
+
 def _fitted(knobs: FunctionKnobs, domain: Domain, target: Target) -> BernsteinMechanism:
     """The release of what the knobs say, at its default cost where they leave that open."""
 
@@ -390,6 +385,33 @@ def _fitted(knobs: FunctionKnobs, domain: Domain, target: Target) -> BernsteinMe
         return _best(knobs, learner_of(with_cost, domain, target.n_records), target)
 
     return at_default_cost(at) if knobs.cost_is_open else at(knobs.cost)
+
+
+def at_default_cost(at: Callable[[float], BernsteinMechanism]) -> BernsteinMechanism:
+    """The release at the cost of the least expected error.
+
+    Every second power of 2 is tried, then those next to the best. ``at`` gives the release at a
+    cost, calibrated to its budget.
+    """
+    tried: dict[int, tuple[float, BernsteinMechanism]] = {}
+
+    def attempt(exponent: int) -> None:
+        if exponent not in _EXPONENTS or exponent in tried:
+            return
+        try:
+            mechanism = at(2.0**exponent)
+        except ConfigError:
+            if exponent == _EXPONENTS[0]:
+                raise
+            return  # no accuracy can be proven for so large a cost
+        tried[exponent] = expected_wrong(mechanism), mechanism
+
+    for exponent in _EXPONENTS[::2]:
+        attempt(exponent)
+    best = min(tried, key=lambda exponent: tried[exponent][0])
+    for exponent in (best - 1, best + 1):
+        attempt(exponent)
+    return min(tried.values(), key=lambda entry: entry[0])[1]
 
 
 def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMechanism:

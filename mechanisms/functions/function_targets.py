@@ -9,12 +9,13 @@ variable spread evenly over its range stands in, 0.3 n^(-1/(l + 4)) for l variab
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.kernels import (
     KernelDensity,
@@ -28,7 +29,6 @@ from statpress.mechanisms.functions.learner import (
     Evaluation,
     Learner,
     Shape,
-    axes_of,
 )
 from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS
 from statpress.mechanisms.functions.released_function import FunctionShape
@@ -235,6 +235,11 @@ def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
     return _regression(knobs, kernel, response, domain[names[0]])
 
 
+def axes_of(domain: Domain, names: Iterable[str]) -> tuple[Axis, ...]:
+    """The variables that these columns declare."""
+    return tuple(Axis.of(domain[name]) for name in names)
+
+
 def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
     """What is released, in words that a reader of the bundle knows."""
     if knobs.target is None:
@@ -250,13 +255,6 @@ def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
     assert isinstance(learner, (KernelDensity, NaiveBayes, PriestleyChao))
     shares = ", ".join(f"{b:.6g}" for b in learner.kernel.bandwidths)
     return f"{text}, {learner.kernel.shape} kernel of bandwidth {shares}"
-
-
-def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:
-    """A density on the unit cube times this is one in the columns' own units; else 1."""
-    if knobs.target == "kde" or knobs.normalise:
-        return 1 / math.prod(axis.width for axis in learner.axes)
-    return 1.0
 
 
 def _declared_column(name: str | None, domain: Domain) -> Column:

@@ -30,6 +30,7 @@ grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Stein
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -46,8 +47,19 @@ from statpress.mechanisms.accounting.losses import (
 )
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from statpress.mechanisms.functions.learner import Learner, Noise, expected_noise, noise_bound
-from statpress.mechanisms.functions.polynomials import MOST_DEGREE, BernsteinFunction
+from statpress.mechanisms.functions.learner import (
+    _MOST_SAMPLES,
+    _SAMPLE_SEED,
+    _SAMPLE_VALUES,
+    Learner,
+    Noise,
+    lebesgue_constant,
+)
+from statpress.mechanisms.functions.polynomials import (
+    MOST_DEGREE,
+    BernsteinFunction,
+    iterated_basis,
+)
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.sampling.randomness import (
     LEAST_SCALE,
@@ -251,6 +263,42 @@ class BernsteinMechanism:
         if not target.allows(best.loss(unit_records=target.unit_records)):
             raise InfeasibleBudgetError("No scale of this noise meets the budget.")
         return best
+
+
+@functools.lru_cache(maxsize=4096)
+def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> float:
+    """About the mean of the largest |sum of Z_v b_v(y)| for noise of scale 1.
+
+    By a fixed sample on a grid: a guide, not a bound.
+    """
+    side = degree + 1
+    samples = min(_MOST_SAMPLES, max(8, _SAMPLE_VALUES // side**dimensions))
+    uniform = np.random.Generator(np.random.PCG64(_SAMPLE_SEED))
+    shape = (samples, *(side for _ in range(dimensions)))
+    draws = uniform.laplace(size=shape) if noise == "laplace" else uniform.normal(size=shape)
+    places = {1: min(8 * degree, 200), 2: 64, 3: 20, 4: 10}[dimensions]
+    ends = (1 - np.cos(np.linspace(0, math.pi, places + 1))) / 2  # denser where it is larger
+    basis = iterated_basis(degree, order, ends)
+    for _ in range(dimensions):
+        draws = np.tensordot(draws, basis, axes=(1, 0))
+    return float(np.abs(draws).reshape(samples, -1).max(axis=1).mean())
+
+
+def noise_bound(dimensions: int, degree: int, order: int, noise: Noise, beta: float) -> float:
+    """A level that noise of scale 1 passes anywhere on the cube with probability <= beta.
+
+    With m lattice points, Pr[|Z| >= t] <= exp(-t) for the Laplace and 2 exp(-t^2 / 2) for the
+    Gaussian distribution. The discrete Gaussian is sub-Gaussian too (Canonne, Kamath and Steinke
+    2020, arXiv 2004.00010); the discrete Laplace needs half a step of its grid more.
+    """
+    if not 0 < beta < 1:
+        raise ValueError("beta must be between 0 and 1")
+    points = (degree + 1) ** dimensions
+    if noise == "laplace":
+        level = math.log(points / beta)
+    else:
+        level = math.sqrt(2 * math.log(2 * points / beta))
+    return float(max(level, 1.0) * lebesgue_constant(degree, order) ** dimensions)
 
 
 def lattice_loss(noise: Noise, scale: Fraction, moved: Fraction) -> PrivacyLoss:

@@ -34,17 +34,15 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges, in_words
 from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.functions.polynomials import (
     MOST_DIMENSIONS,
     Floats,
     iterated_basis,
     lattice,
-    lebesgue_constant,
 )
 
 
@@ -107,11 +105,6 @@ class Axis:
         return self.upper - self.lower
 
 
-def axes_of(domain: Domain, names: Iterable[str]) -> tuple[Axis, ...]:
-    """The variables that these columns declare."""
-    return tuple(Axis.of(domain[name]) for name in names)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightedPoints:
     """The occupied cells of a table as points with counts; as private as the table."""
@@ -166,42 +159,6 @@ def bump_error(
 @functools.lru_cache(maxsize=64)
 def _operator(degree: int, order: int) -> Floats:
     return iterated_basis(degree, order, np.linspace(0, 1, _PLACES))
-
-
-@functools.lru_cache(maxsize=4096)
-def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> float:
-    """About the mean of the largest |sum of Z_v b_v(y)| for noise of scale 1.
-
-    By a fixed sample on a grid: a guide, not a bound.
-    """
-    side = degree + 1
-    samples = min(_MOST_SAMPLES, max(8, _SAMPLE_VALUES // side**dimensions))
-    uniform = np.random.Generator(np.random.PCG64(_SAMPLE_SEED))
-    shape = (samples, *(side for _ in range(dimensions)))
-    draws = uniform.laplace(size=shape) if noise == "laplace" else uniform.normal(size=shape)
-    places = {1: min(8 * degree, 200), 2: 64, 3: 20, 4: 10}[dimensions]
-    ends = (1 - np.cos(np.linspace(0, math.pi, places + 1))) / 2  # denser where it is larger
-    basis = iterated_basis(degree, order, ends)
-    for _ in range(dimensions):
-        draws = np.tensordot(draws, basis, axes=(1, 0))
-    return float(np.abs(draws).reshape(samples, -1).max(axis=1).mean())
-
-
-def noise_bound(dimensions: int, degree: int, order: int, noise: Noise, beta: float) -> float:
-    """A level that noise of scale 1 passes anywhere on the cube with probability <= beta.
-
-    With m lattice points, Pr[|Z| >= t] <= exp(-t) for the Laplace and 2 exp(-t^2 / 2) for the
-    Gaussian distribution. The discrete Gaussian is sub-Gaussian too (Canonne, Kamath and Steinke
-    2020, arXiv 2004.00010); the discrete Laplace needs half a step of its grid more.
-    """
-    if not 0 < beta < 1:
-        raise ValueError("beta must be between 0 and 1")
-    points = (degree + 1) ** dimensions
-    if noise == "laplace":
-        level = math.log(points / beta)
-    else:
-        level = math.sqrt(2 * math.log(2 * points / beta))
-    return float(max(level, 1.0) * lebesgue_constant(degree, order) ** dimensions)
 
 
 def least_error(shift: float, epsilon: float, n_records: int) -> float:
@@ -358,3 +315,19 @@ class DeclaredFunction:
             return math.inf  # nothing is known of it
         widths = (self.feature_width,) * len(self.axes)
         return self.magnitude * bump_error(widths, degree, order)
+
+
+def lebesgue_constant(degree: int, order: int) -> float:
+    """Upper bound on the largest sum of |basis| over [0, 1], in one variable.
+
+    For any signs the signed sum is a polynomial of degree k, whose largest absolute value is
+    at most 1 / cos(k pi / (2 N)) times that at N Chebyshev points (Ehlich and Zeller 1964).
+    It is 1 for order 1, where the basis is non-negative, and below 2^h - 1 (the paper,
+    equation 12).
+    """
+    if order == 1:
+        return 1.0
+    nodes = 16 * degree
+    points = (1 - np.cos((np.arange(nodes) + 0.5) * math.pi / nodes)) / 2
+    largest = float(np.abs(iterated_basis(degree, order, points)).sum(axis=0).max())
+    return min(largest * (1 + 1e-9) / math.cos(math.pi / 32), 2.0**order - 1)

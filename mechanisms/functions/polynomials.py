@@ -23,7 +23,6 @@ the (k + 1)^d coefficients there are never more than a fixed number of values at
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -186,19 +185,3 @@ def evaluate(values: Floats, points: ArrayLike, order: int = 1) -> Floats:
             left = np.einsum("mv,mvr->mr", weights, left.reshape(len(part), side, -1))
         results[start : start + batch] = left[:, 0]
     return results
-
-
-def lebesgue_constant(degree: int, order: int) -> float:
-    """Upper bound on the largest sum of |basis| over [0, 1], in one variable.
-
-    For any signs the signed sum is a polynomial of degree k, whose largest absolute value is
-    at most 1 / cos(k pi / (2 N)) times that at N Chebyshev points (Ehlich and Zeller 1964).
-    It is 1 for order 1, where the basis is non-negative, and below 2^h - 1 (the paper,
-    equation 12).
-    """
-    if order == 1:
-        return 1.0
-    nodes = 16 * degree
-    points = (1 - np.cos((np.arange(nodes) + 0.5) * math.pi / nodes)) / 2
-    largest = float(np.abs(iterated_basis(degree, order, points)).sum(axis=0).max())
-    return min(largest * (1 + 1e-9) / math.cos(math.pi / 32), 2.0**order - 1)

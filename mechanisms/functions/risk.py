@@ -79,7 +79,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,7 +87,7 @@ import numpy as np
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError, InternalError
-from statpress.mechanisms.functions.kernels import bumps, lattice_sum, line_norms, operator_error
+from statpress.mechanisms.functions.kernels import bumps, lattice_sum
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
 from statpress.mechanisms.functions.learner import (
     Axis,
@@ -104,6 +103,9 @@ RiskLoss = Literal["hinge", "logistic", "squared"]
 
 _MOST_STEPS = 200
 _RANK_TOLERANCE = 1e-15  # of the trace of what the factor leaves out
+
+
+_PLACES = {1: 401, 2: 65, 3: 25, 4: 13}
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,38 +436,41 @@ class EmpiricalRisk:
         return self._radius * share
 
 
-_EXPONENTS = range(17)
+@functools.lru_cache(maxsize=1024)
+def line_norms(width: float, degree: int) -> tuple[float, float]:
+    """Sum of one variable's kernel between lattice points, and the largest eigenvalue."""
+    gram = bumps(lattice(degree), lattice(degree), width)
+    return float(gram.sum()), float(np.linalg.eigvalsh(gram)[-1])
+
+
+def _power(factor: Floats, times: int) -> Floats:
+    """A product of one factor for each variable: float64[m] to float64[(m,) * times]."""
+    product = factor
+    for _ in range(times - 1):
+        product = np.multiply.outer(product, factor)
+    return product
+
+
+@functools.lru_cache(maxsize=4096)
+def operator_error(width: float, d: int, degree: int, order: int, worst: bool) -> float:
+    """The ``bias`` of a Gaussian kernel for R = 1."""
+    points, places = lattice(degree), np.linspace(0, 1, _PLACES[d])
+    basis, around = iterated_basis(degree, order, places), bumps(points, places, width)
+    if worst:
+        crosses = _power((basis * around).sum(axis=0), d)
+        squares = _power((basis * (bumps(points, points, width) @ basis)).sum(axis=0), d)
+        return math.sqrt(max(float((1 - 2 * crosses + squares).max()), 0.0))
+    error = np.zeros((len(places),) * d)
+    for sign, centre in ((1, np.array([0.25])), (-1, np.array([0.75]))):
+        error += sign * _power(bumps(centre, places, width)[0], d)
+        error -= sign * _power(bumps(centre, points, width)[0] @ basis, d)
+    return float(np.abs(error).max()) / 2
+
+
 _BOUNDARIES, _STEEPNESS = (0.2, 0.5), 20.0
 _SIDE = {1: 31, 2: 9, 3: 5, 4: 4}  # places of the reference along each variable
 _TOLERANCE = 1e-6  # of the minimisers, times C
 _ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # SciPy's takes longer to import than all
-
-
-def at_default_cost(at: Callable[[float], BernsteinMechanism]) -> BernsteinMechanism:
-    """The release at the cost of the least expected error.
-
-    Every second power of 2 is tried, then those next to the best. ``at`` gives the release at a
-    cost, calibrated to its budget.
-    """
-    tried: dict[int, tuple[float, BernsteinMechanism]] = {}
-
-    def attempt(exponent: int) -> None:
-        if exponent not in _EXPONENTS or exponent in tried:
-            return
-        try:
-            mechanism = at(2.0**exponent)
-        except ConfigError:
-            if exponent == _EXPONENTS[0]:
-                raise
-            return  # no accuracy can be proven for so large a cost
-        tried[exponent] = expected_wrong(mechanism), mechanism
-
-    for exponent in _EXPONENTS[::2]:
-        attempt(exponent)
-    best = min(tried, key=lambda exponent: tried[exponent][0])
-    for exponent in (best - 1, best + 1):
-        attempt(exponent)
-    return min(tried.values(), key=lambda entry: entry[0])[1]
 
 
 def expected_wrong(mechanism: BernsteinMechanism) -> float:

@@ -36,9 +36,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
@@ -60,7 +61,7 @@ from statpress.mechanisms.marginals.target_tables import (
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 
 _FEWEST, _MOST = 4, 64
-_PART, _LENGTH = 0.5, 1.5  # of the prior of deviations
+_PART, _LENGTH, _TREND = 0.5, 1.5, 1.0  # of the prior of deviations
 _ROUGH = (0.003, 0.01, 0.02, 0.04, 0.08, 0.16)
 _SMOOTH = (0.01, 0.03, 0.06, 0.12)
 _LENGTHS = (1.0, 2.0, 4.0)
@@ -74,20 +75,51 @@ def _is_smoothed(column: Column) -> bool:
 
 
 def _similarity(column: Column) -> Floats:
-    """Prior correlations float64[k, k] of the deviations of a column's cells."""
+    """Prior covariances float64[k, k] of the deviations of a column's cells.
+
+    Neighbours of an ordered column are alike, and deviations rise or fall along it.
+    """
     if not _is_smoothed(column):
         return np.eye(column.size)
-    return (1 - _PART) * np.eye(column.size) + _PART * _kernel(column, _LENGTH)
+    trend = _trend(column)
+    alike = _PART * _kernel(column, _LENGTH) + _TREND * np.outer(trend, trend)
+    return np.asarray((1 - _PART) * np.eye(column.size) + alike)
 
 
-def _smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
-    """Posterior mean float64[k] of an ordered column's shares; of sum 1, cells may be negative."""
+def _trend(column: Column) -> Floats:
+    """Places float64[k] of an ordered column's cells, centred and scaled; 0 of those without."""
+    codes = _ordered_codes(column)
+    places = np.arange(len(codes)) - (len(codes) - 1) / 2
+    trend = np.zeros(column.size)
+    trend[codes] = places / np.sqrt(np.mean(places**2))
+    return trend
+
+
+def trends_of(one: Column, other: Column) -> tuple[Floats, Floats] | None:
+    """Sums that the table of a pair keeps when it is made non-negative.
+
+    Of two ordered columns their covariance, of one and one without order the mean for every code;
+    nothing of two without.
+    """
+    if not (_is_smoothed(one) or _is_smoothed(other)):
+        return None
+    sums = [_trend(c)[None] if _is_smoothed(c) else np.eye(c.size) for c in (one, other)]
+    return sums[0], sums[1]
+
+
+def _smoothed_shares(
+    column: Column, shares: Floats, variance: float, rng: np.random.Generator | None = None
+) -> Floats:
+    """An ordered column's shares float64[k] given noisy ones; of sum 1, cells may be negative.
+
+    The posterior mean, or with a generator a draw from the posterior.
+    """
     k = column.size
     centre = np.eye(k) - 1 / k
     deviations = centre @ shares
     kernels = [(0.0, centre)]
     kernels += [(b, centre @ _kernel(column, ell) @ centre) for b in _SMOOTH for ell in _LENGTHS]
-    logs, means = [], []
+    logs, means, spreads = [], [], []
     for rough in _ROUGH:
         for smooth, kernel in kernels:
             prior = rough**2 * centre + smooth**2 * kernel
@@ -96,20 +128,28 @@ def _smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
             z = vectors.T @ deviations
             logs.append(-0.5 * float((np.log(values) + z**2 / values).sum()))
             means.append(prior @ (vectors @ (z / values)))
+            spreads.append(vectors * np.sqrt(np.maximum(variance - variance**2 / values, 0.0)))
     weights = np.exp(np.array(logs) - max(logs))
     weights /= math.fsum(weights)
+    if rng is not None:
+        drawn = int(rng.choice(len(weights), p=weights))
+        return np.asarray(1 / k + means[drawn] + spreads[drawn] @ rng.standard_normal(k - 1))
     smoothed: Floats = 1 / k + (weights[:, None] * np.array(means)).sum(axis=0)
     return smoothed
 
 
 def _kernel(column: Column, length: float) -> Floats:
     correlations = np.eye(column.size)
-    codes = np.arange(column.n_values)
-    if isinstance(column, Ranges):  # a special value is near to no other
-        codes = codes[~column.is_special(codes)]
+    codes = _ordered_codes(column)
     place = np.arange(len(codes))
     correlations[np.ix_(codes, codes)] = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
     return correlations
+
+
+def _ordered_codes(column: Column) -> NDArray[np.int64]:
+    """The codes that have neighbours; a special value is near to no other."""
+    codes = np.arange(column.n_values)
+    return codes[~column.is_special(codes)] if isinstance(column, Ranges) else codes
 
 
 _FLOOR = 1e-4  # of the independent table
@@ -170,6 +210,10 @@ _PRIOR_WEIGHT, _PRIOR_OF_A_CODE = 5.0, 1 / 8
 """Directions that the prior of a column's covariance counts as, at least and for each code: a few
 pairs say little of the covariance of a thousand codes, and their noise would be learnt."""
 _MODEL_ERROR = 0.25
+_INTERACTION = 0.15
+"""Standard deviation of the logarithm of a cell's share for all that its pairs do not say. Halved
+in each column, the 200 triples of strongest pairs of ``happiness`` have log odds ratios of ratios
+whose root mean square is .22; of ``adult`` it is .46, of ``cps91`` .67."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +229,13 @@ class Score:
     distance: float
     bias: float
     sigma: float
+
+    def evidence(self, distances: Floats) -> Floats:
+        """Logarithms float64[P] of the likelihoods of true distances, in records."""
+        expected = np.sqrt(distances**2 + self.bias**2)
+        error = self.sigma**2 + (_MODEL_ERROR * expected) ** 2
+        logs: Floats = -0.5 * (np.log(error) + (self.distance - expected) ** 2 / error)
+        return logs
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,13 +263,21 @@ class _Posterior:
 
 
 @dataclass(frozen=True, eq=False)
-class _Basis:
+class Basis:
+    """The contrasts of a column's codes by how much pairs deviate along them.
+
+    Attributes:
+        vectors: float64[k, m], orthonormal.
+        values: float64[m]: their variances.
+        spread: Sum of the cells' standard deviations.
+    """
+
     vectors: Floats
     values: Floats
-    spread: float  # sum of the cells' standard deviations
+    spread: float
 
     @classmethod
-    def of(cls, covariance: Floats) -> _Basis:
+    def of(cls, covariance: Floats) -> Basis:
         values, vectors = np.linalg.eigh(covariance)
         least = _LEAST_EIGENVALUE if len(values) <= _MANY_CODES else _LEAST_OF_MANY
         kept = values > least * values[-1]
@@ -233,23 +292,23 @@ def _denoise(
     variances: Mapping[Group, float],
     scores: Mapping[Group, Score],
     columns: Sequence[Column],
-) -> tuple[list[_Basis], dict[Group, Denoised]]:
+) -> tuple[list[Basis], dict[Group, Denoised]]:
     """Bases of all columns, and what the prior and the noise leave of all measured pairs."""
-    if not variances:
+    if len(columns) < 2:
         return [], {}
     products: dict[Group, Floats] = {
         (a, b): n * np.multiply.outer(shares[a], shares[b]) for a, b in variances
     }
     deviations = {pair: residuals[pair] - centred(products[pair]) for pair in variances}
     start = [_first_covariance(p, _similarity(c)) for p, c in zip(shares, columns, strict=True)]
-    bases = [_Basis.of(c) for c in start]
-    for _ in range(_UPDATES):
+    bases = [Basis.of(c) for c in start]
+    for _ in range(_UPDATES if variances else 0):
         posteriors = _all(deviations, variances, scores, bases)
-        bases = [_Basis.of(c) for c in _updated(start, bases, posteriors)]
+        bases = [Basis.of(c) for c in _updated(start, bases, posteriors)]
     posteriors = _all(deviations, variances, scores, bases)
     return bases, {
         (a, b): Denoised(
-            _predicted(
+            predicted(
                 products[a, b], deviations[a, b], variances[a, b], p.strength, bases[a], bases[b]
             ),
             float((p.mean**2).sum() / p.variance.sum()),
@@ -259,13 +318,13 @@ def _denoise(
     }
 
 
-def _predicted(
+def predicted(
     product: Floats,
     deviation: Floats,
     variance: float,
     strength: float,
-    one: _Basis,
-    other: _Basis,
+    one: Basis,
+    other: Basis,
 ) -> Predicted:
     """Every cell from the others: y - a / q of variance 1 / q, noise included.
 
@@ -290,7 +349,7 @@ def _all(
     deviations: Mapping[Group, Floats],
     variances: Mapping[Group, float],
     scores: Mapping[Group, Score],
-    bases: Sequence[_Basis],
+    bases: Sequence[Basis],
 ) -> dict[Group, _Posterior]:
     return {
         (a, b): _posterior(table, variances[a, b], (bases[a], bases[b]), scores.get((a, b)))
@@ -309,37 +368,48 @@ def _first_covariance(shares: Floats, similarity: Floats) -> Floats:
 
 
 def _posterior(
-    table: Floats, variance: float, bases: Sequence[_Basis], score: Score | None = None
+    table: Floats, variance: float, bases: Sequence[Basis], score: Score | None = None
 ) -> _Posterior:
     """What the prior of these bases and the noise leave of a residual, in the bases."""
-    z = _along_axes(table, [basis.vectors.T for basis in bases])
+    z = along_axes(table, [basis.vectors.T for basis in bases])
     squares = z**2
     spread = functools.reduce(np.multiply.outer, [basis.values for basis in bases])
     top = 3 * max(float(squares.mean()), variance)
     strengths = np.geomspace(0.002 * min(variance, top), top, _POINTS)
-    inside = tuple(range(1, spread.ndim + 1))
-    at_once = max(1, _AT_ONCE // spread.size)
-    blocks = [slice(first, first + at_once) for first in range(0, _POINTS, at_once)]
-    logs = np.empty(_POINTS)
-    for block in blocks:
-        total = np.multiply.outer(strengths[block], spread) + variance
-        logs[block] = -0.5 * (np.log(total) + squares / total).sum(axis=inside)
+    logs = evidence(squares, spread, variance, strengths)
     if score is not None:
-        expected = MEAN_ABSOLUTE * np.sqrt(strengths) * math.prod(b.spread for b in bases)
-        expected = np.sqrt(expected**2 + score.bias**2)
-        error = score.sigma**2 + (_MODEL_ERROR * expected) ** 2
-        logs -= 0.5 * (np.log(error) + (score.distance - expected) ** 2 / error)
+        logs += score.evidence(MEAN_ABSOLUTE * np.sqrt(strengths) * spread_of(bases))
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     gain = np.zeros(spread.shape)
-    for block in blocks:
+    for block in _blocks(len(strengths), spread.size):
         signal = np.multiply.outer(strengths[block], spread)
         gain += np.tensordot(weights[block], signal / (signal + variance), axes=1)
     kept = float((gain * spread).sum() / spread.sum())
     return _Posterior(z * gain, variance * gain, float((weights * strengths).sum()), kept)
 
 
-def _along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
+def evidence(squares: Floats, spread: Floats, variance: float, strengths: Floats) -> Floats:
+    """Logarithms float64[P] of the likelihoods of squared contrasts at each strength."""
+    inside = tuple(range(1, spread.ndim + 1))
+    logs = np.empty(len(strengths))
+    for block in _blocks(len(strengths), spread.size):
+        total = np.multiply.outer(strengths[block], spread) + variance
+        logs[block] = -0.5 * (np.log(total) + squares / total).sum(axis=inside)
+    return logs
+
+
+def spread_of(bases: Sequence[Basis]) -> float:
+    """The sum of the standard deviations of a table's cells at strength 1."""
+    return math.prod(basis.spread for basis in bases)
+
+
+def _blocks(n_strengths: int, n_cells: int) -> list[slice]:
+    at_once = max(1, _AT_ONCE // n_cells)
+    return [slice(first, first + at_once) for first in range(0, n_strengths, at_once)]
+
+
+def along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
     """A table with every axis multiplied by its matrix."""
     for axis, matrix in enumerate(matrices):
         table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
@@ -347,7 +417,7 @@ def _along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
 
 
 def _updated(
-    start: Sequence[Floats], bases: Sequence[_Basis], posteriors: Mapping[Group, _Posterior]
+    start: Sequence[Floats], bases: Sequence[Basis], posteriors: Mapping[Group, _Posterior]
 ) -> list[Floats]:
     """The covariances of all columns from the posteriors of their pairs."""
     weights = [max(_PRIOR_WEIGHT, _PRIOR_OF_A_CODE * len(c)) for c in start]
@@ -401,6 +471,7 @@ class Model:
         classes: What the pairs say of groups that were not measured.
         signal: Of measured pairs, about the variance of the signal over that of the noise.
         errors: Of measured pairs, about the sum of squared errors of the cells' shares.
+        bases: Of every column.
     """
 
     residuals: Residuals
@@ -411,6 +482,7 @@ class Model:
     classes: LatentClasses
     signal: Mapping[Group, float]
     errors: Mapping[Group, float]
+    bases: Sequence[Basis]
 
     @classmethod
     def of(cls, released: NoisyMarginals) -> Model:
@@ -457,13 +529,17 @@ class Model:
             if (a, b) in residuals.values or not possible[a, b].all():
                 table = fit_pair(table, one_way[a], one_way[b], possible[a, b])
             fitted[a, b] = table
-        model = cls(residuals, n, one_way, fitted, {}, classes, signal, errors)
+        model = cls(residuals, n, one_way, fitted, {}, classes, signal, errors, bases)
         larger = sorted({table.group for table in released.tables if len(table.group) > 2})
-        groups = {group: model._measured(group, bases, boxes) for group in larger}
-        return replace(model, groups=groups)
+        return replace(model, groups={group: model.measured(group, boxes) for group in larger})
 
     def implied(
-        self, group: Group, boxes: Sequence[Box] = (), *, interacting: bool = True
+        self,
+        group: Group,
+        boxes: Sequence[Box] = (),
+        *,
+        interacting: bool = True,
+        rng: np.random.Generator | None = None,
     ) -> Floats:
         """Shares of the cells of three columns or more that have the fitted pairs.
 
@@ -472,24 +548,38 @@ class Model:
             boxes: Structural zeros.
             interacting: Whether the classes say how the columns interact; without, and of columns
                 that they do not describe, the table is the one of maximum entropy.
+            rng: Draws how the columns interact besides, of which nothing was measured.
         """
         if interacting and self.classes.describe(group):
             start = self.classes.table(group)
         else:
             start = functools.reduce(np.multiply.outer, [self.one_way[c] for c in group])
+        if rng is not None:
+            start = start * np.exp(self._interaction(group, rng))
         possible = possible_cells(group, self.residuals.sizes, boxes)
         return fit_margins(start * possible, self._margins(group))
+
+    def _interaction(self, group: Group, rng: np.random.Generator) -> Floats:
+        """A log-linear interaction of all columns at once, drawn along the contrasts of pairs."""
+        bases = [self.bases[column] for column in group]
+        spread = functools.reduce(np.multiply.outer, [basis.values for basis in bases])
+        spread = spread / spread.sum() * math.prod(len(basis.vectors) for basis in bases)
+        contrasts = _INTERACTION * np.sqrt(spread) * rng.standard_normal(spread.shape)
+        return along_axes(contrasts, [basis.vectors for basis in bases])
 
     def _margins(self, group: Group) -> dict[Group, Floats]:
         """Fitted pairs by their axes in a group's table."""
         axes = itertools.combinations(range(len(group)), 2)
         return {(i, j): self.pairs[group[i], group[j]] for i, j in axes}
 
-    def _measured(self, group: Group, bases: Sequence[_Basis], boxes: Sequence[Box]) -> Floats:
+    def measured(
+        self, group: Group, boxes: Sequence[Box], rng: np.random.Generator | None = None
+    ) -> Floats:
         """Shares of the cells of a measured group of three columns or more.
 
         What pairs and classes imply, moved towards the measured residuals of three columns and
-        more as far as their noise leaves them by the prior of pairs, and fitted to the pairs again.
+        more as far as their noise leaves them by the prior of pairs, or with a generator to a draw
+        from what it leaves, and fitted to the pairs again.
         """
         table = self.implied(group, boxes)
         moved = table.copy()
@@ -499,11 +589,14 @@ class Model:
             inside = tuple(group.index(column) for column in part)
             others = tuple(axis for axis in range(len(group)) if axis not in inside)
             gap = self.residuals.values[part] - self.n * centred(table.sum(axis=others))
-            of_part = [bases[column] for column in part]
-            kept = _posterior(gap, self.residuals.variances[part], of_part).mean
+            of_part = [self.bases[column] for column in part]
+            posterior = _posterior(gap, self.residuals.variances[part], of_part)
+            kept = posterior.mean
+            if rng is not None:
+                kept = kept + np.sqrt(posterior.variance) * rng.standard_normal(kept.shape)
             cells = math.prod(table.shape[axis] for axis in others)
             shape = [table.shape[axis] if axis in inside else 1 for axis in range(len(group))]
-            shift = _along_axes(kept, [basis.vectors for basis in of_part]).reshape(shape)
+            shift = along_axes(kept, [basis.vectors for basis in of_part]).reshape(shape)
             moved += shift / (cells * self.n)
         possible = possible_cells(group, self.residuals.sizes, boxes)
         return fit_margins(np.maximum(moved, _FLOOR * table) * possible, self._margins(group))
@@ -535,25 +628,32 @@ def one_ways(
     boxes: Sequence[Box],
     *,
     smoothed: bool,
+    rng: np.random.Generator | None = None,
 ) -> tuple[Floats, ...]:
-    """Projected shares float64[k] of every column, 0 where a code is impossible."""
+    """Projected shares float64[k] of every column, 0 where a code is impossible.
+
+    With a generator they are drawn from what the measurements leave open.
+    """
     projected = []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
         if smoothed and variance and _is_smoothed(declared):
             total = float(residuals.values[()])
-            estimate = _smoothed_shares(declared, estimate / total, variance / total**2)
-            estimate = estimate * n
+            estimate = n * _smoothed_shares(declared, estimate / total, variance / total**2, rng)
+        elif rng is not None:
+            estimate = estimate + math.sqrt(variance) * centred(rng.standard_normal(declared.size))
         shares = project_to_simplex(estimate, n).values / n
         possible = possible_cells((column,), released.sizes, boxes)
         if not possible.all():
             shares = np.where(possible, shares, 0.0)
             shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
         if smoothed and variance:
-            sides = _of_mean(residuals, column, declared) if isinstance(declared, Ranges) else []
+            sides = []
+            if isinstance(declared, Ranges):
+                sides = _of_mean(residuals, column, declared, rng)
             for each in released.beside:
                 if isinstance(each, NoisySum) and each.column == column:
-                    sides += _of_sum(residuals, each, n)
+                    sides += _of_sum(residuals, each, n, rng)
             shares = _within(shares, estimate / n, sides, possible)
         if smoothed and variance and isinstance(declared, Categorical):
             shares = _with_every_category(shares, declared.n_values, possible, n)
@@ -566,7 +666,9 @@ _HALVINGS = 30
 _NEARLY = 1e-9
 
 
-def _of_mean(residuals: Residuals, column: int, declared: Ranges) -> list[Floats]:
+def _of_mean(
+    residuals: Residuals, column: int, declared: Ranges, rng: np.random.Generator | None
+) -> list[Floats]:
     """Weights float64[k] whose sum over the cells is at most 0 where the mean is in its interval.
 
     A mean is at most c if the sum of (value - c) is not positive, which holds with cells
@@ -583,17 +685,21 @@ def _of_mean(residuals: Residuals, column: int, declared: Ranges) -> list[Floats
     mean = float(numbers @ counts) / total
     deviations = np.where(counted, numbers - mean, 0.0)
     sd = math.sqrt(residuals.query_variance((column,), deviations)) / total
-    least, most = ends_of(mean, sd, float(numbers[counted].min()), float(numbers[counted].max()))
+    least, most = ends_of(
+        mean, sd, float(numbers[counted].min()), float(numbers[counted].max()), rng
+    )
     return [np.where(counted, numbers - most, 0.0), np.where(counted, least - numbers, 0.0)]
 
 
-def _of_sum(residuals: Residuals, measured: NoisySum, n: float) -> list[Floats]:
+def _of_sum(
+    residuals: Residuals, measured: NoisySum, n: float, rng: np.random.Generator | None
+) -> list[Floats]:
     """Such weights where a sum is in its interval, by the counts and the measured sum together."""
     group, weights = (measured.column,), measured.weights
     values = np.array([float(weights @ residuals.table(group)), measured.value])
     precisions = 1 / np.array([residuals.query_variance(group, weights), measured.variance])
     combined, sd = float(values @ precisions / precisions.sum()), float(precisions.sum() ** -0.5)
-    least, most = ends_of(combined, sd, n * float(weights.min()), n * float(weights.max()))
+    least, most = ends_of(combined, sd, n * float(weights.min()), n * float(weights.max()), rng)
     return [weights - most / n, least / n - weights]
 
 
@@ -603,8 +709,16 @@ def _numbers(declared: Ranges) -> Floats:
     return np.asarray(codes if isinstance(declared, Date) else declared.decode(codes), float)
 
 
-def ends_of(value: float, sd: float, least: float, most: float) -> tuple[float, float]:
+def ends_of(
+    value: float,
+    sd: float,
+    least: float,
+    most: float,
+    rng: np.random.Generator | None = None,
+) -> tuple[float, float]:
     """Where a mean or a sum may be that is known to lie in [least, most], from a noisy value of it.
+
+    With a generator both ends are one draw of it.
 
     Both ends are a standard deviation away where the value is far inside. Noise goes beyond each
     with that probability given that the truth is inside, so that a value outside [least, most]
@@ -612,6 +726,9 @@ def ends_of(value: float, sd: float, least: float, most: float) -> tuple[float, 
     """
     from scipy.special import ndtr, ndtri
 
+    if rng is not None:
+        drawn = min(max(value + sd * rng.standard_normal(), least), most)
+        return drawn, drawn
     down, up = (ndtri(_BEYOND * ndtr(room / sd)) for room in (most - value, value - least))
     return value + sd * float(down), value - sd * float(up)
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
-from statpress.mechanisms.domain.coded_columns import CodedColumns, check_groups
+from statpress.mechanisms.domain.contingency_table import CodedColumns, check_groups
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import (
     ConfigError,
@@ -44,6 +44,7 @@ from statpress.mechanisms.marginals.allocation import (
     towards,
     triple_cells,
 )
+from statpress.mechanisms.marginals.copies import Copies
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.measurement import (
     MOST_RECORDS,
@@ -84,6 +85,7 @@ MOST_COLUMNS, MOST_GROUP = 100, 6
 """Columns of a product, and of a table."""
 MOST_CODES = 4096
 """Cells of a column that has pairs: its covariance is a matrix of the square of them."""
+MOST_COPIES = 100
 MOST_WEIGHT = 1e6
 """Largest weight of a group; the least is one over it."""
 
@@ -127,6 +129,8 @@ class MarginalsKnobs:
             measured; ``auto`` where pairs are scored and far above their noise.
         screen: Whether noisy scores decide which pairs are measured; ``auto`` for many pairs.
         records: Number of records to publish, or ``n`` for as many as there are.
+        copies: How many more sets of records to draw, for intervals of whatever is computed from
+            them; 1 for none. They cost nothing.
         one_way_share: Of the budget for tables of single columns; by default from the size
             of the data and of the tables.
         screen_share: Of the budget for the scores, likewise.
@@ -143,6 +147,7 @@ class MarginalsKnobs:
     triples: Literal["auto", "yes", "no"] = "auto"
     screen: Literal["auto", "yes", "no"] = "auto"
     records: Literal["n"] | int = "n"
+    copies: int = 10
     one_way_share: float | None = None
     screen_share: float | None = None
     triple_share: float | None = None
@@ -157,6 +162,8 @@ class MarginalsKnobs:
                 raise ConfigError("Give each group of columns once, at least one.", where="pairs")
         if self.records != "n" and self.records < 1:
             raise ConfigError("At least one record must be published.", where="records")
+        if not 1 <= self.copies <= MOST_COPIES:
+            raise ConfigError(f"There may be 1 to {MOST_COPIES} copies.", where="copies")
         object.__setattr__(self, "groups", tuple(self.groups))
         if self.groups and self.pairs != "all":
             raise ConfigError(
@@ -286,12 +293,14 @@ class Microdata:
         codes: For every column the codes of all records, in the smallest unsigned dtype.
         residuals: The unbiased combination of all tables, for estimates with errors.
         relations: For every pair of columns what is known of it.
+        copies: More sets of records.
     """
 
     domain: Domain
     codes: tuple[NDArray[Any], ...]
     residuals: Residuals
     relations: Mapping[Group, Relation]
+    copies: Copies
 
 
 @dataclass(frozen=True)
@@ -308,6 +317,7 @@ class Marginals:
         within_cells: Where in their cells values lie.
         known: Public exact tables, which are not measured.
         target: Position of the column whose groups count more.
+        copies: More sets of records that are published; 0 for none.
     """
 
     name: ClassVar[str] = "marginals"
@@ -333,6 +343,7 @@ class Marginals:
     within_cells: WithinCells = "middle"
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
     target: int | None = None
+    copies: int = 0
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
@@ -402,7 +413,15 @@ class Marginals:
         records = 0 if knobs.records == "n" else knobs.records
         within = knobs.within_cells
         mechanism = cls(
-            mu, target.unit_records, sizes, groups, shares, records, within, target=position
+            mu,
+            target.unit_records,
+            sizes,
+            groups,
+            shares,
+            records,
+            within,
+            target=position,
+            copies=knobs.copies if knobs.copies > 1 else 0,
         )
         if not knobs.known:
             return mechanism
@@ -461,7 +480,8 @@ class Marginals:
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
         own = dataclasses.replace(release, beside=()).residuals()
-        return Microdata(release.domain, columns, own, _relations(model, own))
+        copies = Copies(release, model, codes, self.copies)
+        return Microdata(release.domain, columns, own, _relations(model, own), copies)
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, the workload's groups and triples."""
@@ -504,6 +524,7 @@ class Marginals:
             "within_cells": self.within_cells,
             **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
             **({"target": self.target} if self.target is not None else {}),
+            **({"copies": self.copies} if self.copies else {}),
         }
 
     @classmethod
@@ -525,6 +546,7 @@ class Marginals:
             int(text["published_records"]),
             cast("WithinCells", text["within_cells"]),
             target=int(text["target"]) if "target" in text else None,
+            copies=int(text.get("copies", "0")),
         )
 
 

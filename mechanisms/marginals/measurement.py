@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import CodedColumns
+from statpress.mechanisms.domain.contingency_table import CodedColumns
 from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
 from statpress.mechanisms.marginals.allocation import (
     LEAST,

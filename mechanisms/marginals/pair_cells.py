@@ -62,7 +62,7 @@ def refined(
         margins: Records of each column's cells, float64[k].
         possible: Of every measured pair the cells that no structural zero excludes.
     """
-    shares = _shares(predicted)
+    shares = shares_of_cells(predicted)
     tables: dict[Group, Floats] = {}
     for (a, b), each in predicted.items():
         posterior = _likelihoods(each) * shares[a, b][:, None]
@@ -80,9 +80,16 @@ def refined(
             variance.reshape(empty.shape),
             margins[a],
             margins[b],
-            _nonempty(mean.reshape(empty.shape), possible[a, b], ~empty),
+            nonempty(mean.reshape(empty.shape), possible[a, b], ~empty),
         )
     return tables
+
+
+def chances_of_none(each: Predicted, shares: Floats) -> Floats:
+    """Probability float64[k_a, k_b] that each cell is empty, by ``shares_of_cells`` of its pair."""
+    posterior = _likelihoods(each) * shares[:, None]
+    empty: Floats = posterior[0] / posterior.sum(axis=0)
+    return empty.reshape(each.measured.shape)
 
 
 def _likelihoods(each: Predicted) -> Floats:
@@ -102,7 +109,7 @@ def _likelihoods(each: Predicted) -> Floats:
     return likelihoods
 
 
-def _shares(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]:
+def shares_of_cells(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]:
     """How often each is the case, by pair, drawn towards all pairs together."""
     parts = {}
     for pair, table in predicted.items():
@@ -123,7 +130,7 @@ def _shares(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]:
     return shares
 
 
-def _nonempty(mean: Floats, possible: Booleans, kept: Booleans) -> Booleans:
+def nonempty(mean: Floats, possible: Booleans, kept: Booleans) -> Booleans:
     """The kept cells that are possible, and the largest possible one of a line without any."""
     inside = possible & kept
     largest = np.where(possible, mean, -np.inf)
@@ -136,25 +143,56 @@ def _nonempty(mean: Floats, possible: Booleans, kept: Booleans) -> Booleans:
 
 
 _TOLERANCE, _MOST_ROUNDS = 1e-4, 60
+_SOFT, _STEP, _NEAR = 0.02, 0.7, 0.01
 
 
 def with_margins(
-    means: Floats, variances: Floats, rows: Floats, columns: Floats, inside: Booleans
+    means: Floats,
+    variances: Floats,
+    rows: Floats,
+    columns: Floats,
+    inside: Booleans,
+    trends: tuple[Floats, Floats] | None = None,
 ) -> Floats:
     """The nearest non-negative table with these margins, 0 outside; nearly, where none has them.
 
     Minimises sum (T - means)^2 / variances. T = max(means - variances (u_i + v_j), 0): the
     multipliers of the rows and of the columns in turn, each set exactly.
+
+    Noise that is cut off at 0 in the corners of a table weakens its trend, by a fifth where noise
+    is large. So sums of T along ``trends`` are kept too, those of means: as penalties that count
+    ``1 / _SOFT`` times as much as the cells, since they may be beyond what a table can have.
+
+    Args:
+        means: float64[k_a, k_b], in records.
+        variances: Of the cells.
+        rows: Sums of rows.
+        columns: Sums of columns.
+        inside: The cells that may be positive.
+        trends: float64[m_a, k_a] and float64[m_b, k_b]: weights of codes; sums along every row of
+            the one and of the other are kept.
     """
     weights = np.where(inside, np.maximum(variances, 1e-9 * variances.max()), 0.0)
     start = np.where(inside, means, 0.0)
     of_columns = np.zeros(len(columns))
+    leant = start
+    if trends is not None:
+        one, other = trends
+        wanted = one @ means @ other.T
+        scale = np.maximum(one**2 @ weights @ (other**2).T, 1e-300)
+        of_trends = np.zeros(wanted.shape)
     for _ in range(_MOST_ROUNDS):
-        of_rows = _multipliers(start - weights * of_columns, weights, inside, rows)
-        left = start - weights * of_rows[:, None]
+        of_rows = _multipliers(leant - weights * of_columns, weights, inside, rows)
+        left = leant - weights * of_rows[:, None]
         of_columns = _multipliers(left.T, weights.T, inside.T, columns)
         table: Floats = np.maximum(left - weights * of_columns, 0.0)
-        if np.abs(table.sum(axis=1) - rows).sum() <= _TOLERANCE * rows.sum():
+        near = np.abs(table.sum(axis=1) - rows).sum() <= _TOLERANCE * rows.sum()
+        if trends is not None:
+            missed = (one @ table @ other.T - wanted) / scale - _SOFT * of_trends
+            of_trends += _STEP * missed
+            leant = start - weights * (one.T @ of_trends @ other)
+            near &= bool(np.abs(missed * scale).sum() <= _NEAR * np.abs(wanted).sum())
+        if near:
             break
     return table
 

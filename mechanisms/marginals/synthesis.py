@@ -160,7 +160,9 @@ def _compiled(dtype: str) -> Callable[..., None]:
     return kernel
 
 
-UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
+UNMEASURED_WEIGHT, TRIPLE_WEIGHT, DRAWN_WEIGHT = 0.296875, 0.5, 0.0625
+"""Of pairs that were not measured, of triples, and of the former in copies: drawn one by one, they
+may contradict each other and what was measured."""
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error: records that are nearer would only fit their noise."""
 _FINE = 2**24
@@ -175,8 +177,21 @@ def synthesise(
     known: KnownTotals | None = None,
     sweeps: int = 15,
     floor: float | None = None,
+    copied: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Codes unsigned[n_records, d] near to the model's tables."""
+    """Codes unsigned[n_records, d] near to the model's tables.
+
+    Args:
+        model: The tables.
+        n_records: Number of records.
+        rng: Public.
+        boxes: Structural zeros.
+        known: Public exact tables.
+        sweeps: How often every record is visited at most.
+        floor: Of the weighted squared distance, in squared records; by default from the noise.
+        copied: For a copy, the records to begin with, which are of a model near to this one; by
+            default they are drawn along a tree. How three columns interact is drawn in a copy.
+    """
     known = known or {}
     m = n_records
     one_way = [one_way_counts(p, m) for p in model.one_way]
@@ -184,13 +199,16 @@ def synthesise(
     largest = max(len(p) for p in one_way)
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
     exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
-    edges = tree(len(one_way), pairs, exact)
-    codes = start_records(one_way, edges, pairs, exact, dtype, rng)
+    if copied is not None:
+        codes = _moved(copied, one_way, rng)
+    else:
+        edges = tree(len(one_way), pairs, exact)
+        codes = start_records(one_way, edges, pairs, exact, dtype, rng)
     error = sum(model.errors.values()) * m**2
     make_possible(codes, boxes, model.one_way, tuple(known), rng)
     swap_towards(
         codes,
-        targets(model, m, known, boxes),
+        targets(model, m, known, boxes, rng if copied is not None else None),
         rng,
         boxes=boxes,
         tied=tuple(exact),
@@ -198,6 +216,29 @@ def synthesise(
         floor=NEAR_ENOUGH * error if floor is None else floor,
     )
     return codes
+
+
+def _moved(
+    codes: NDArray[Any], one_way: Sequence[Integers], rng: np.random.Generator
+) -> NDArray[Any]:
+    """Records with these one-way tables, as few of whose values as need be are others."""
+    moved = codes.copy()
+    order = rng.permutation(len(codes))
+    for column, wanted in enumerate(one_way):
+        own = codes[order, column]
+        surplus = np.bincount(own, minlength=len(wanted)) - wanted
+        by_code = order[np.argsort(own, kind="stable")]
+        counts = surplus + wanted
+        starts = np.cumsum(counts) - counts
+        giving = [
+            by_code[starts[code] : starts[code] + surplus[code]]
+            for code in np.flatnonzero(surplus > 0).tolist()
+        ]
+        if giving:
+            short = np.maximum(-surplus, 0)
+            taken = np.repeat(np.arange(len(wanted), dtype=codes.dtype), short)
+            moved[np.concatenate(giving), column] = rng.permutation(taken)
+    return moved
 
 
 def _steady(table: Floats) -> Floats:
@@ -220,16 +261,23 @@ def one_way_counts(p: Floats, m: int) -> Integers:
 
 
 def targets(
-    model: Model, m: int, known: Mapping[Group, Any], boxes: Sequence[Box]
+    model: Model,
+    m: int,
+    known: Mapping[Group, Any],
+    boxes: Sequence[Box],
+    rng: np.random.Generator | None = None,
 ) -> list[TargetTable]:
-    """All pairs that are not known, and the strongest triples."""
+    """All pairs that are not known, and the strongest triples, with a generator drawn ones."""
     tables = []
+    unmeasured = UNMEASURED_WEIGHT if rng is None else DRAWN_WEIGHT
     for pair, table in model.pairs.items():
         if pair not in known:
             measured = pair in model.residuals.values
-            tables.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
+            tables.append(TargetTable(pair, table * m, 1.0 if measured else unmeasured))
     tables += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
     for group in strongest_triples(model)[:MOST_TRIPLES]:
         if not any(set(group) <= set(larger) for larger in model.groups):
-            tables.append(TargetTable(group, model.implied(group, boxes) * m, TRIPLE_WEIGHT))
+            tables.append(
+                TargetTable(group, model.implied(group, boxes, rng=rng) * m, TRIPLE_WEIGHT)
+            )
     return tables

@@ -548,23 +548,6 @@ class _Records:
         return found
 
 
-def subset_counts(counts: Codes, size: int, subsets: int, rng: np.random.Generator) -> Codes:
-    """Counts per cell of random subsets of a fixed size, drawn without replacement.
-
-    Returns:
-        int64[subsets, k], each row adding up to ``size``.
-    """
-    n, bounds = int(counts.sum()), np.cumsum(counts)
-    if not 1 <= size <= n:
-        raise RecordsError("A subset must have between 1 and n records.")
-    found = np.empty((subsets, len(counts)), np.int64)
-    for row in found:
-        ranks = rng.choice(n, size, replace=False, shuffle=False)
-        cells = np.searchsorted(bounds, ranks, side="right")
-        row[:] = np.bincount(cells, minlength=len(counts))
-    return found
-
-
 def _rate(n: int) -> float:
     """The Poisson mean of one record, exactly a multiple of 2**-24."""
     most = math.floor((1 - 3 / math.sqrt(n)) * (1 << _RATE_BITS))

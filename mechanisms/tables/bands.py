@@ -55,8 +55,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges, in_words
 from statpress.mechanisms.domain.columns import Categorical, Codes, Column, Ordinal
-from statpress.mechanisms.domain.ranges import Ranges, in_words
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.postprocessing.consistency import Floats

@@ -73,9 +73,9 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.balls import Bounds, ball, outwards
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
 from statpress.mechanisms.mechanism import (
     PROOF,

@@ -28,7 +28,7 @@ Adjacency: replace-one. Units: records.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
@@ -46,10 +46,8 @@ from statpress.mechanisms.mechanism import (
     PROOF,
     Citation,
     Kind,
-    Mechanism,
     Needs,
     Target,
-    Variant,
     check_frame,
 )
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
@@ -124,14 +122,6 @@ class ChecksKind(Kind):
     may_omit = False
     criteria: Mapping[str, str] = MappingProxyType({})
     compared: Mapping[str, str] = MappingProxyType({})
-
-    def criterion(self, knobs: Any) -> str:
-        del knobs
-        return ""
-
-    def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
-        del knobs, serving  # never left open
-        yield from ()
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         del n_cells

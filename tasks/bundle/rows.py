@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import leant
 from statpress.mechanisms.domain.columns import Codes, Column, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.postprocessing.slopes import leant
 from statpress.tasks.bundle.formats import (
     LISTED,
     arrow_type,
@@ -288,7 +288,7 @@ def code_rows(
         within: Makes the generator that draws where in its cell each value lies, the same for
             every file; by default it is the middle.
         tilts: Per column and code how values lean in the cell
-            (``mechanisms.postprocessing.slopes``); by default they lie evenly.
+            (``mechanisms.domain.column``); by default they lie evenly.
     """
     columns = domain.columns
     leaning: Sequence[NDArray[np.float64] | None] = tilts or [None] * len(columns)

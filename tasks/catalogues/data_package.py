@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.formats import format_named
 from statpress.tasks.pages.rendering import escaped, markdown
 from statpress.tasks.products.product_kind import kind_of
-from statpress.tasks.products.publication import Field, codebook, with_words
+from statpress.tasks.products.publication import Field, codebook, fields_with_words
 from statpress.tasks.products.published_counts import column_field, column_from
 
 if TYPE_CHECKING:
@@ -456,6 +456,18 @@ def data_package(
         **({"products": own} if own else {}),
         "columns": columns,
     }
+
+
+def with_words(
+    resources: Iterable[Mapping[str, Any]], words: Mapping[str, Field]
+) -> list[dict[str, Any]]:
+    """The resources of a data package, with the words of their declared columns."""
+    return [
+        {**resource, "schema": {"fields": fields_with_words(resource["schema"]["fields"], words)}}
+        if "schema" in resource
+        else dict(resource)
+        for resource in resources
+    ]
 
 
 def facts_of(about: AboutConfig) -> dict[str, Any]:

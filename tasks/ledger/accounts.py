@@ -386,3 +386,13 @@ class State:
 def refusal(body: Body, flaw: str, next_step: str) -> LedgerError:
     """The error that says why an entry about a run may not follow."""
     return LedgerError(flaw, where=f"run {body['run_id']!r}", next_step=next_step)
+
+
+def drawn_before(run_id: str) -> LedgerError:
+    """The error of a run that drew in this home, whatever the ledger says of it."""
+    return LedgerError(
+        "This home has begun to draw for this run; that is never undone and never repeated.",
+        where=f"run {run_id!r}",
+        next_step="If the ledger says otherwise it was cut back: stop releasing, and run"
+        " 'statpress ledger verify --head' with a head kept elsewhere. Else start a new run.",
+    )

@@ -28,6 +28,7 @@ from statpress.tasks.ledger.accounts import (
     State,
     Status,
     check_new_name,
+    drawn_before,
     measures_of,
 )
 from statpress.tasks.ledger.chain import (
@@ -51,7 +52,6 @@ from statpress.tasks.ledger.entries import (
     public_text,
     sign_statement,
 )
-from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import (
     SignedElsewhere,
     amendment_statement,
@@ -71,7 +71,7 @@ from statpress.tasks.ledger.tables import check_database, check_schema
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from statpress.tasks.ledger.memory import Memory
+    from statpress.tasks.ledger.home_ledger import Memory
 
 
 Compose = Callable[[State], Body]

@@ -210,10 +210,6 @@ def bind_account(draft: State, entry: Entry) -> None:
 def check_about(account: Account, source: str | None) -> None:
     """Raise unless a source is one that the account is about, if it is bound to any.
 
-    Args:
-        account: The account.
-        source: Its name (``tasks.ledger.sources``); None if it is not given.
-
     Raises:
         PolicyMismatchError: It is another.
     """
@@ -228,11 +224,6 @@ def check_about(account: Account, source: str | None) -> None:
 
 def check_source(state: State, dataset: str, source: str) -> None:
     """Raise unless a source is the account's own or, if it is bound to none, nobody's.
-
-    Args:
-        state: With all accounts.
-        dataset: Name of the account.
-        source: Its name.
 
     Raises:
         PolicyMismatchError: It is another's.

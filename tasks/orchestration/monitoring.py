@@ -7,13 +7,14 @@ A server that does not answer is noted in the curator log, and the run goes on.
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from statpress.configs.loading import Release
 from statpress.configs.release_config import ReleaseConfig
@@ -22,7 +23,7 @@ from statpress.tasks.bundle.manifest import STATEMENT
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.ledger.home_ledger import open_ledger
-from statpress.tasks.orchestration.server import key_of, notice, show, watched_run
+from statpress.tasks.orchestration.server import key_of, notice_client, show, watched_run
 from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
@@ -51,6 +52,28 @@ def run_name(config: ReleaseConfig, run_id: str) -> str:
     ends = [end for end in (of.start, of.end) if end] if of else []
     period = " to ".join(dict.fromkeys(ends)) or day
     return f"{config.dataset}, {period}, {run_id[:_OF_THE_RUN]}"
+
+
+_P = ParamSpec("_P")
+
+
+def notice(
+    send: Callable[Concatenate[SyncPrefectClient, _P], None],
+) -> Callable[Concatenate[RunContext, _P], None]:
+    """Send something to the server, if one watches the run; that never fails."""
+
+    @functools.wraps(send)
+    def sent(context: RunContext, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        if not context.orchestrated:
+            return
+        try:
+            if watched_run() is not None:
+                with notice_client() as client:
+                    send(client, *args, **kwargs)
+        except Exception as error:
+            context.log.write(f"The server was not told: {type(error).__name__}: {error}")
+
+    return sent
 
 
 @notice

@@ -9,12 +9,11 @@ here can fail a run that was charged.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 from statpress.mechanisms.errors import OrchestratorError
 from statpress.tasks.ledger.accounts import Status
@@ -189,28 +188,6 @@ def rejected() -> State[str]:
 
     message = "The bundle was rejected: nothing is published, and the budget stays spent."
     return Completed(name="Rejected", message=message, data="rejected")
-
-
-P = ParamSpec("P")
-
-
-def notice(
-    send: Callable[Concatenate[SyncPrefectClient, P], None],
-) -> Callable[Concatenate[RunContext, P], None]:
-    """Send something to the server, if one watches the run; that never fails."""
-
-    @functools.wraps(send)
-    def sent(context: RunContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if not context.orchestrated:
-            return
-        try:
-            if watched_run() is not None:
-                with notice_client() as client:
-                    send(client, *args, **kwargs)
-        except Exception as error:
-            context.log.write(f"The server was not told: {type(error).__name__}: {error}")
-
-    return sent
 
 
 def show(

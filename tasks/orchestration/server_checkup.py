@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from statpress.mechanisms.errors import CheckupError
 from statpress.tasks.orchestration.server import QUIET_DEFAULTS, notice_client
 from statpress.tasks.private_zone.run_context import RunContext, step
-from statpress.tasks.upkeep.checkup import (
-    Finding,
-    Verdict,
-    check_nothing_wrong,
-    examine,
-    needing_attention,
-)
+from statpress.tasks.upkeep.checkup import Finding, Verdict, examine, needing_attention
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -63,6 +58,19 @@ def confirm_installation(context: RunContext) -> None:
     for each in needing_attention(findings):
         context.log.write(f"{each.check}: {each.what} {each.next_step}")
     check_nothing_wrong(findings)
+
+
+def check_nothing_wrong(findings: Iterable[Finding]) -> None:
+    """Raise if somebody has to do something.
+
+    Raises:
+        CheckupError: It names the checks; ``statpress doctor`` says the rest.
+    """
+    names = list(dict.fromkeys(each.check for each in needing_attention(findings)))
+    if names:
+        raise CheckupError(
+            f"The ledger holds. The installation needs attention: {', '.join(names)}."
+        )
 
 
 def _late(client: SyncPrefectClient) -> Iterator[Finding]:

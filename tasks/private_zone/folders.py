@@ -299,10 +299,6 @@ def remove_if_abandoned(folder: Path) -> bool:
 def replacing(place: Path, *, mode: int = 0o600) -> Iterator[TextIOWrapper]:
     """A new text file that takes the place of another once it is whole and on disk.
 
-    Args:
-        place: The place.
-        mode: Of the new file.
-
     Raises:
         OSError: It cannot be written; the place is as it was.
     """

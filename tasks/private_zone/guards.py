@@ -384,13 +384,7 @@ def new_run_id() -> str:
 def guarded(
     function: Callable[P, T], log: CuratorLog, channels: Channels = BETWEEN_STEPS
 ) -> Callable[P, T]:
-    """A function out of which no private value comes but its result.
-
-    Args:
-        function: What is called inside.
-        log: Takes whatever else it would say.
-        channels: The side channels to close meanwhile.
-    """
+    """A function out of which no private value comes but its result."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

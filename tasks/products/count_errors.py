@@ -101,14 +101,7 @@ def marginal_rows(
     pairs: float | None,
     intervals: bool = True,
 ) -> list[Compared]:
-    """Rows for the summary.
-
-    Args:
-        found: Of columns, of pairs, and perhaps of larger groups.
-        columns: Mean total variation of single columns that the plan promises.
-        pairs: Of pairs.
-        intervals: Whether intervals are stated at all.
-    """
+    """Rows for the summary: errors of columns and groups of them beside what the plan promises."""
     rows = []
     for words, size, promised in (("pairs of columns", 2, pairs), ("single columns", 1, columns)):
         own = [each for each in found if len(each.names) == size]

@@ -494,8 +494,9 @@ class Microdata(CountsProduct):
         lead = Prose(
             [
                 "Records of no real person: a new sample, drawn from the confidential table with "
-                "noise. Use them as you would use microdata; take figures that have to be sure, "
-                "with their errors, from the table of estimates beside them."
+                "noise. Explore them, and write and test programs with them. Intervals computed "
+                "from them alone are too short: take figures that have to be sure, with their "
+                "errors, from the table of estimates beside them."
             ]
         )
         if table is None:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
 from statpress.tasks.pages.numbers import count, give_or_take, plain, share
 
@@ -25,10 +25,6 @@ MISSING, OTHER = "missing", "other"
 
 def cell_names(column: Column, field: Mapping[str, Any]) -> list[str]:
     """By code what the cell holds: a label, a value, a range, ``other`` or ``missing``.
-
-    Args:
-        column: As declared.
-        field: The same in the data package, with the labels of its ``categories``.
 
     >>> from statpress.mechanisms.domain.columns import Numeric
     >>> cell_names(Numeric(name="pay", edges=(0.0, 20.0, 25.5), missing=True), {})
@@ -253,13 +249,7 @@ EXPLAINED = (
 
 
 def matrix_chart(names: Sequence[str], strengths: Mapping[Pair, float], marked: str) -> Chart:
-    """A matrix of all pairs, shaded by strength; pairs without one are marked.
-
-    Args:
-        names: Of the columns, in order.
-        strengths: By pair in that order.
-        marked: What a pair without one is; may be empty.
-    """
+    """A matrix of all pairs, shaded by strength; pairs without one are marked."""
     rows, columns = list(names[1:]), list(names[:-1])
     values: list[list[float | None]] = [
         [strengths.get((column, row)) if j <= i else np.nan for j, column in enumerate(columns)]

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.estimates.estimate import (
     ESTIMATE,
     Estimate,
@@ -76,36 +75,6 @@ _COUNTS_ONE = {
     ),
 }
 """What counts one, for units that may have several records."""
-
-
-def part_of(
-    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
-) -> ReportPart:
-    """The estimates as a table, on one axis where they fit, and their distributions."""
-    del resources
-    anchor = f"product-{name}"
-    lead = Prose(
-        [
-            "Each interval is about the population of which the records are a sample. It allows "
-            "for two errors at once: that only a sample was asked, and the noise of this release. "
-            "Of 100 such releases, about as many intervals hold the true value as the level says.",
-            *([_COUNTS_ONE[stated["per"]]] if stated.get("per") else ()),
-        ]
-    )
-    path = written_file(folder, name)
-    if path is None:  # before anything is drawn
-        return ReportPart(_WORDS, Section(anchor, name, [lead]))
-    rows = read_rows(path)
-    blocks: list[Block] = [lead, _table(rows)]
-    charts = [*_together(rows), *_distributions(folder, name, rows)]
-    if charts:
-        blocks.append(Gallery(charts[:_MOST_CHARTS]))
-    if len(charts) > _MOST_CHARTS:
-        left = len(charts) - _MOST_CHARTS
-        blocks.append(
-            Prose([f"{left} more distributions are in data/{name}_distribution."], "note")
-        )
-    return ReportPart(_WORDS, Section(anchor, name, blocks), _typical(rows))
 
 
 def _table(rows: Sequence[Row]) -> Grid:
@@ -230,47 +199,6 @@ _ABOUT = (
     "records, and a bootstrap's estimates vary with its draws besides."
 )
 _CHANCE = 0.99
-
-
-def estimate_errors(
-    product: PlannedProduct[EstimateMechanism],
-    derived: DerivedEstimates,
-    private: ContingencyTable,
-) -> TrueErrors:
-    """Of every quantity; see ``ProductKind.true_errors``."""
-    exact = exact_values(product.request.knobs, private, product.mechanism.terms.scales)
-    rows, compared_rows, inside = [], [], 0
-    expected = product.expected_error
-    for found, true, sd in zip(derived.estimates, exact, expected.noise_sd, strict=True):
-        held = holds(found, true)
-        inside += held
-        error = abs(found.value - true)
-        rows.append(
-            [
-                found.quantity,
-                measured(found.value),
-                measured(true),
-                measured(error),
-                "" if sd is None else measured(sd),
-                interval(found.lower, found.upper),
-                "yes" if held else "no",
-            ]
-        )
-        compared_rows.append(noise_of_one(found.quantity, sd, error))
-    level = share(derived.estimates[0].confidence)
-    of = len(derived.estimates)
-    verdict = "about the population, so that most hold the records' value too"
-    compared_rows.append(
-        Compared(
-            "intervals that hold the value of the records", level, f"{inside} of {of}", verdict
-        )
-    )
-    headings = (
-        "quantity", "released", "true, of the records", "error", "sd of the noise, promised",
-        "interval", "holds it",
-    )  # fmt: skip
-    blocks: list[Block] = [Prose([_ABOUT]), Grid(headings, rows)]
-    return TrueErrors(compared_rows, Section(f"product-{product.name}", product.name, blocks))
 
 
 def noise_of_one(quantity: str, sd: float | None, error: float) -> Compared:
@@ -430,14 +358,70 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
 
     def true_errors(self, product: Planned, derived: DerivedEstimates, private: Any) -> TrueErrors:
         """Every estimate next to its value on the confidential records."""
-        return estimate_errors(product, derived, private)
+        exact = exact_values(product.request.knobs, private, product.mechanism.terms.scales)
+        rows, compared_rows, inside = [], [], 0
+        expected = product.expected_error
+        for found, true, sd in zip(derived.estimates, exact, expected.noise_sd, strict=True):
+            held = holds(found, true)
+            inside += held
+            error = abs(found.value - true)
+            rows.append(
+                [
+                    found.quantity,
+                    measured(found.value),
+                    measured(true),
+                    measured(error),
+                    "" if sd is None else measured(sd),
+                    interval(found.lower, found.upper),
+                    "yes" if held else "no",
+                ]
+            )
+            compared_rows.append(noise_of_one(found.quantity, sd, error))
+        level = share(derived.estimates[0].confidence)
+        of = len(derived.estimates)
+        verdict = "about the population, so that most hold the records' value too"
+        compared_rows.append(
+            Compared(
+                "intervals that hold the value of the records", level, f"{inside} of {of}", verdict
+            )
+        )
+        headings = (
+            "quantity", "released", "true, of the records", "error", "sd of the noise, promised",
+            "interval", "holds it",
+        )  # fmt: skip
+        blocks: list[Block] = [Prose([_ABOUT]), Grid(headings, rows)]
+        return TrueErrors(compared_rows, Section(f"product-{product.name}", product.name, blocks))
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
     ) -> ReportPart:  # fmt: skip
         """Quantities, estimates and intervals, and how the estimates would vary."""
-        return part_of(folder, name, stated, resources)
+        del resources
+        anchor = f"product-{name}"
+        lead = Prose(
+            [
+                "Each interval is about the population of which the records are a sample. It "
+                "allows for two errors at once: that only a sample was asked, and the noise of "
+                "this release. Of 100 such releases, about as many intervals hold the true value "
+                "as the level says.",
+                *([_COUNTS_ONE[stated["per"]]] if stated.get("per") else ()),
+            ]
+        )
+        path = written_file(folder, name)
+        if path is None:  # before anything is drawn
+            return ReportPart(_WORDS, Section(anchor, name, [lead]))
+        rows = read_rows(path)
+        blocks: list[Block] = [lead, _table(rows)]
+        charts = [*_together(rows), *_distributions(folder, name, rows)]
+        if charts:
+            blocks.append(Gallery(charts[:_MOST_CHARTS]))
+        if len(charts) > _MOST_CHARTS:
+            left = len(charts) - _MOST_CHARTS
+            blocks.append(
+                Prose([f"{left} more distributions are in data/{name}_distribution."], "note")
+            )
+        return ReportPart(_WORDS, Section(anchor, name, blocks), _typical(rows))
 
 
 _INTERVALS = (
@@ -511,4 +495,4 @@ def _distribution_rows(found: Sequence[SamplingDistribution]) -> dict[str, list[
     }
 
 
-ESTIMATE_FILES = EstimateProduct()
+FILES = EstimateProduct()

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease, exact_function
 from statpress.mechanisms.functions.lattice_release import NoisyLattice
@@ -59,52 +58,6 @@ _SIGN = (
     "odds of 0 are even. How far to trust its sign at a point depends on how far the value is "
     "from 0, compared with the error."
 )
-
-
-def part_of(
-    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
-) -> ReportPart:
-    """The function, drawn out of its file."""
-    del resources
-    anchor, words = f"product-{name}", str(stated.get("function", _WORDS))
-    expected = stated["expected_error"]
-    said = f"The released function is expected to be off by {measured(expected['sup_error'], 3)}"
-    said += " at most, anywhere in the declared ranges"
-    if expected.get("bound_95") is not None:
-        said += f"; with 95 % by {measured(expected['bound_95'], 3)}, whatever the data are"
-    lead = Prose(
-        [
-            f"The {words}, at every point of its declared ranges. {said}. That is against the "
-            "function of the confidential records; the error of sampling these comes on top.",
-            *(
-                ["Each unit counts one: one of its records was drawn at random."]
-                if stated.get("per")
-                else ()
-            ),
-        ]
-    )
-    path = folder / "data" / f"{name}.json"
-    if not path.is_file():  # before anything is drawn
-        return ReportPart(_WORDS, Section(anchor, name, [lead]))
-    function = evaluate.load(path)
-    if (label := function.facts.get("label")) is not None:
-        lead = Prose([*lead.paragraphs, _SIGN.format(**label)])
-    chart = _curve(function) if len(function.names) == 1 else _contours(function)
-    from markupsafe import Markup
-
-    middle = ", ".join(plain(float(value)) for value in (function.lower + function.upper) / 2)
-    use = Prose(
-        [
-            "To evaluate it, at any point and as often as you like, copy evaluate.py out of the "
-            "bundle to where you work; it needs NumPy only. The formula is in datapackage.json.",
-            Markup("<code>{}</code>").format(
-                f'from evaluate import load; f = load("data/{name}.json"); f([[{middle}]])'
-            ),
-        ]
-    )
-    blocks: list[Block] = [lead, chart, use]
-    figure = Fact("A function, off by", measured(expected["sup_error"], 3), f"at most, of {words}")
-    return ReportPart(_WORDS, Section(anchor, name, blocks), figure)
 
 
 def noise_sd(degree: int, order: int, sd: float, shares: NDArray[np.float64]) -> Any:
@@ -189,55 +142,6 @@ def _units_of_axes(facts: Mapping[str, Any]) -> str:
 
 
 _ROWS = 21
-
-
-def function_errors(
-    product: PlannedProduct[FunctionRelease], derived: DerivedFunction, private: ContingencyTable
-) -> TrueErrors:
-    """Over a grid of its ranges; see ``ProductKind.true_errors``."""
-    exact, expected = exact_function(product.mechanism, private), product.expected_error
-    points, true = exact.points, exact.values.ravel()
-    released = derived.function(points)
-    gaps = np.abs(released - true)
-    rows = [
-        compared("largest error over the ranges", expected.sup_error, float(gaps.max())),
-        Compared("mean error over the ranges", "", measured(float(gaps.mean()), 3),
-                 "nothing was promised"),
-    ]  # fmt: skip
-    if expected.bound_95 is not None:
-        below = float(gaps.max()) <= expected.bound_95
-        rows.append(
-            Compared(
-                "largest error, bound of 95 % whatever the data",
-                measured(expected.bound_95, 3),
-                measured(float(gaps.max()), 3),
-                "holds" if below else "does not hold",
-            )
-        )
-    names = [variable.name for variable in product.mechanism.variables]
-    missed = (
-        Missed(
-            ", ".join(
-                f"{name} = {measured(float(at))}" for name, at in zip(names, points[k], strict=True)
-            ),
-            float(released[k]),
-            float(true[k]),
-        )
-        for k in np.argsort(-gaps, kind="stable")[:100].tolist()
-    )
-    blocks: list[Block] = [
-        Prose(
-            [
-                "The true function is that of the confidential records, as it was defined, on a "
-                f"grid of {true.size:,} points. It is not that of the population: the error of "
-                "sampling the records comes on top."
-            ]
-        )
-    ]
-    if len(names) == 1:
-        blocks.append(_curves(names[0], points[:, 0], released, true))
-    blocks.append(largest_grid(missed, "Largest errors", "value"))
-    return TrueErrors(rows, Section(f"product-{product.name}", product.name, blocks))
 
 
 def _curves(name: str, points: np.ndarray, released: np.ndarray, true: np.ndarray) -> Chart:
@@ -382,14 +286,101 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
 
     def true_errors(self, product: Planned, derived: DerivedFunction, private: Any) -> TrueErrors:
         """The function as released beside that of the confidential records."""
-        return function_errors(product, derived, private)
+        exact, expected = exact_function(product.mechanism, private), product.expected_error
+        points, true = exact.points, exact.values.ravel()
+        released = derived.function(points)
+        gaps = np.abs(released - true)
+        rows = [
+            compared("largest error over the ranges", expected.sup_error, float(gaps.max())),
+            Compared("mean error over the ranges", "", measured(float(gaps.mean()), 3),
+                     "nothing was promised"),
+        ]  # fmt: skip
+        if expected.bound_95 is not None:
+            below = float(gaps.max()) <= expected.bound_95
+            rows.append(
+                Compared(
+                    "largest error, bound of 95 % whatever the data",
+                    measured(expected.bound_95, 3),
+                    measured(float(gaps.max()), 3),
+                    "holds" if below else "does not hold",
+                )
+            )
+        names = [variable.name for variable in product.mechanism.variables]
+        missed = (
+            Missed(
+                ", ".join(
+                    f"{name} = {measured(float(at))}"
+                    for name, at in zip(names, points[k], strict=True)
+                ),
+                float(released[k]),
+                float(true[k]),
+            )
+            for k in np.argsort(-gaps, kind="stable")[:100].tolist()
+        )
+        blocks: list[Block] = [
+            Prose(
+                [
+                    "The true function is that of the confidential records, as it was defined, on "
+                    f"a grid of {true.size:,} points. It is not that of the population: the error "
+                    "of sampling the records comes on top."
+                ]
+            )
+        ]
+        if len(names) == 1:
+            blocks.append(_curves(names[0], points[:, 0], released, true))
+        blocks.append(largest_grid(missed, "Largest errors", "value"))
+        return TrueErrors(rows, Section(f"product-{product.name}", product.name, blocks))
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
     ) -> ReportPart:  # fmt: skip
         """Its curve or contours, its error, and how to evaluate it."""
-        return part_of(folder, name, stated, resources)
+        del resources
+        anchor, words = f"product-{name}", str(stated.get("function", _WORDS))
+        expected = stated["expected_error"]
+        said = (
+            f"The released function is expected to be off by {measured(expected['sup_error'], 3)}"
+        )
+        said += " at most, anywhere in the declared ranges"
+        if expected.get("bound_95") is not None:
+            said += f"; with 95 % by {measured(expected['bound_95'], 3)}, whatever the data are"
+        lead = Prose(
+            [
+                f"The {words}, at every point of its declared ranges. {said}. That is against the "
+                "function of the confidential records; the error of sampling these comes on top.",
+                *(
+                    ["Each unit counts one: one of its records was drawn at random."]
+                    if stated.get("per")
+                    else ()
+                ),
+            ]
+        )
+        path = folder / "data" / f"{name}.json"
+        if not path.is_file():  # before anything is drawn
+            return ReportPart(_WORDS, Section(anchor, name, [lead]))
+        function = evaluate.load(path)
+        if (label := function.facts.get("label")) is not None:
+            lead = Prose([*lead.paragraphs, _SIGN.format(**label)])
+        chart = _curve(function) if len(function.names) == 1 else _contours(function)
+        from markupsafe import Markup
+
+        middle = ", ".join(plain(float(value)) for value in (function.lower + function.upper) / 2)
+        use = Prose(
+            [
+                "To evaluate it, at any point and as often as you like, copy evaluate.py out of "
+                "the bundle to where you work; it needs NumPy only. The formula is in "
+                "datapackage.json.",
+                Markup("<code>{}</code>").format(
+                    f'from evaluate import load; f = load("data/{name}.json"); f([[{middle}]])'
+                ),
+            ]
+        )
+        blocks: list[Block] = [lead, chart, use]
+        figure = Fact(
+            "A function, off by", measured(expected["sup_error"], 3), f"at most, of {words}"
+        )
+        return ReportPart(_WORDS, Section(anchor, name, blocks), figure)
 
 
 def words_of(product: Planned) -> str:
@@ -494,4 +485,4 @@ def _disagreeing(name: str, path: Path) -> dict[str, int]:
     return {"values off": int((~(np.abs(published(points) - written) <= slack)).sum())}
 
 
-FUNCTION_FILES = FunctionProduct()
+FILES = FunctionProduct()

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import CodedColumns, GroupCounts
+from statpress.mechanisms.domain.column import tilts
 from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
@@ -35,9 +36,8 @@ from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
-from statpress.mechanisms.postprocessing.slopes import tilts
 from statpress.mechanisms.tables.count_tables import MICRODATA
-from statpress.tasks.bundle.formats import read_rows, written_file
+from statpress.tasks.bundle.formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.private_zone.workers import machine_memory
@@ -110,12 +110,14 @@ def part_of(
     fields = {field["name"]: field for field in _fields(name, resources)}
     columns = {each: column_from(field["declared"]) for each, field in fields.items()}
     drawn = list(columns)[:MOST_COLUMNS]
+    copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
     lead = Prose(
         [
             f"Each of the {len(columns)} columns, and the pairs of columns that were measured, "
-            "are distributed in these records as in the confidential ones, but for noise. Use "
-            "them as you would use microdata; take figures that have to be sure, with their "
-            f"intervals, from data/{name}_tables."
+            "are distributed in these records as in the confidential ones, but for noise. Explore "
+            "them, and write and test programs with them. Intervals computed from them alone are "
+            f"too short: take those of counts from data/{name}_tables"
+            + (f", and those of anything else from data/{name}_copies." if copied else ".")
         ]
     )
     path, pairs = (written_file(folder, f"{name}_{each}") for each in ("tables", "pairs"))
@@ -386,6 +388,7 @@ def tables_of_records(
 
 Planned = PlannedProduct[Marginals]
 
+_COPY = ("integer", "The number of the set that the record belongs to, from 1.")
 _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_1": ("string", "A column of the records."),
     "column_2": ("string", "Another."),
@@ -450,6 +453,13 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             domain=domain,
             spread=spread,
         )
+        copies = replace(
+            records,
+            stem=f"{name}_copies",
+            fields=[*records.fields, *described({_copy_name(domain): _COPY})],
+            title=f"{mechanism.copies} more sets of synthetic records",
+            most_rows=mechanism.copies * records.most_rows,
+        )
         tables = DataTable(
             stem=f"{name}_tables",
             fields=fields(mechanism.widest),
@@ -472,13 +482,19 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 expected=len(found.codes[0]),
                 rows=code_rows(domain, found.codes, within, leaning),
             )
+            copies = replace(
+                copies,
+                expected=mechanism.copies * len(found.codes[0]),
+                rows=_copy_rows(derived, spread, sloped),
+            )
             tables = replace(
                 tables,
                 expected=sum(table.values.size for table in drawn_tables(drawn)),
                 rows=table_rows(drawn, found.residuals, mechanism.widest),
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
-        return Publication((records, tables, pairs))
+        more = (copies,) if mechanism.copies else ()
+        return Publication((records, *more, tables, pairs))
 
     def working_memory(self, product: Planned) -> WorkingMemory:
         mechanism, n_records = product.mechanism, product.target.n_records
@@ -486,7 +502,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         fitting = product.expected_error.memory
         columns = product.domain.columns
         cells = mechanism.rows(n_cells=0)
-        kept = records_kept(mechanism.sizes, published) + 64 * cells
+        kept = (1 + mechanism.copies) * records_kept(mechanism.sizes, published) + 64 * cells
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
             derive=fitting,
@@ -553,6 +569,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             f"`{name}_pairs` says which pairs of columns were measured."
         )
         notes = {"records by marginals": _BY_MARGINALS}
+        if copies := product.mechanism.copies:
+            item += (
+                f" For intervals of anything else compute it on each of the {copies} sets of "
+                f"records in `{name}_copies`, and combine the results as below."
+            )
+            notes["copies of records"] = _COPIES
         if unlisted := unlisted_in_words(product.domain):
             notes["not in any file by marginals"] = f"**Not in any file.** {unlisted}"
         return ReaderWords(item, notes)
@@ -583,6 +605,18 @@ _BY_MARGINALS = (
     "noisy tables and never from the records: the file `_tables` has them for what was measured, "
     "with every estimate unbiased. Where noisy scores or pairs decided what to measure, its "
     "standard errors hold given that decision."
+)
+
+
+_COPIES = (
+    "**Copies of records.** Intervals that are computed from one set of synthetic records as if "
+    "they were the confidential ones are too short, often by far: they leave out the noise. "
+    "Compute a figure and its variance on each of the M copies. The estimate is the mean of the M "
+    "figures; its variance is T = W + (1 + 1/M) B, with W the mean of the M variances and B the "
+    "variance of the M figures (Rubin 1987). An interval is the estimate ± t √T, with Student's t "
+    "of (M − 1)(T / ((1 + 1/M) B))² degrees of freedom. For a figure of the confidential records "
+    "themselves, not of a population, leave W out, with M − 1 degrees of freedom. What was not "
+    "measured differs between copies as much as it may differ in truth."
 )
 
 
@@ -619,9 +653,40 @@ def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.flo
     ]
 
 
-def _within(release: NoisyMarginals) -> np.random.Generator:
-    """Draws where in their cells values lie; the same for every file, from what is public."""
-    return release.public_generator().spawn(1)[0]
+def _copy_rows(derived: DerivedMicrodata, spread: bool, sloped: bool) -> Rows:
+    """The rows of one copy after the other, and the number of each, from 1."""
+    import pyarrow as pa
+
+    domain, copies = derived.microdata.domain, derived.microdata.copies
+
+    def of_copy(number: int) -> Rows:
+        codes = tuple(copies.sets[number - 1].T)
+        within = (lambda: _within(derived.raw, copies.number + number)) if spread else None
+        return code_rows(domain, codes, within, _tilts(domain, codes) if sloped else None)
+
+    def batches() -> Iterator[list[Any]]:
+        for number in range(1, copies.number + 1):
+            for arrays in of_copy(number).batches():
+                yield [*arrays, pa.array(np.full(len(arrays[0]), number))]
+
+    number = pa.field(_copy_name(domain), pa.int64(), nullable=False)
+    return Rows(schema_of(domain, spread=spread).append(number), batches)
+
+
+def _copy_name(domain: Domain) -> str:
+    """``copy``, or with underscores where a column has that name."""
+    name = "copy"
+    while name in domain.names:
+        name += "_"
+    return name
+
+
+def _within(release: NoisyMarginals, number: int = 0) -> np.random.Generator:
+    """Draws where in their cells values lie; the same for every file, from what is public.
+
+    The first numbers after 0 are those of the generators that the copies were drawn with.
+    """
+    return release.public_generator().spawn(number + 1)[number]
 
 
 MARGINAL_FILES = MarginalMicrodata()

@@ -47,11 +47,6 @@ def estimated_tables(
 ) -> Iterator[tuple[tuple[str, ...], Floats, float]]:
     """Of each table its columns, the estimates in their shape, and the error of one.
 
-    Args:
-        path: The file, a table's rows together.
-        groups: The columns of each table, in the order of the file.
-        sizes: Cells of each column.
-
     Raises:
         ValueError: The file has fewer rows than the tables have cells.
     """
@@ -118,13 +113,7 @@ def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:
 
 
 def table_rows(release: NoisyMarginals, residuals: Residuals, most: int) -> Rows:
-    """All cells of all tables.
-
-    Args:
-        release: What was drawn.
-        residuals: Its tables combined.
-        most: Columns that a table has at most.
-    """
+    """All cells of all tables of at most so many columns."""
     import pyarrow as pa
 
     text = [
@@ -229,12 +218,6 @@ def published_marginals(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
 ) -> NoisyMarginals:
     """All noisy tables of a product, without the scores of pairs.
-
-    Args:
-        folder: A verified bundle.
-        name: Of the product.
-        stated: What ``privacy.json`` says of it.
-        resources: The bundle's files by path, as the data package describes them.
 
     Raises:
         BundleVerificationError: The files are not what the bundle says of them.

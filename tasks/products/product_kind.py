@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from statpress.mechanisms.domain.coded_columns import CodedColumns
 from statpress.mechanisms.domain.columns import Column
-from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable, Counted
 from statpress.mechanisms.mechanism import Kind, Mechanism
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.registry import KINDS as PLANNED
 from statpress.mechanisms.registry import REGISTRY, Registry
 from statpress.tasks.pages.blocks import Fact, Section
 from statpress.tasks.products.publication import Publication
@@ -57,14 +57,7 @@ class WorkingMemory:
 
 
 def of_cells(cells: int, columns: Sequence[Column], rows: int, next_step: str) -> WorkingMemory:
-    """Of a product that works on arrays of cells.
-
-    Args:
-        cells: Most of them.
-        columns: Of its files.
-        rows: Of its longest file.
-        next_step: What helps.
-    """
+    """The memory of a product that works on arrays of at most ``cells`` cells."""
     return WorkingMemory(
         draw=_SAMPLERS + 160 * cells,
         derive=_SAMPLERS + 200 * cells,
@@ -248,16 +241,16 @@ if TYPE_CHECKING:
 _ROOM = "statpress.tasks.products"
 
 KINDS: Registry[AnyKind] = Registry(
-    {
+    {kind: f"{_ROOM}.{kind}_product:FILES" for kind in PLANNED.shipped()}
+    | {
         "microdata": f"{_ROOM}.count_product:MICRODATA_FILES",
         "table": f"{_ROOM}.count_product:TABLE_FILES",
-        "estimate": f"{_ROOM}.estimate_product:ESTIMATE_FILES",
-        "function": f"{_ROOM}.function_product:FUNCTION_FILES",
         "microdata_by_marginals": f"{_ROOM}.marginal_product:MARGINAL_FILES",
     }
 )
-"""By name the kinds of product. The name is that of the planner's kind, but for mechanisms that say
-``published_as``, whose products of that kind have files of their own."""
+"""By name the kinds of product: ``FILES`` of the module named after the planner's kind, but for two
+kinds that share a module, and for mechanisms that say ``published_as``, whose products have files
+of their own."""
 
 
 def register(kind: AnyKind) -> None:

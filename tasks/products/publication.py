@@ -18,7 +18,7 @@ import numpy as np
 from statpress.configs import formats
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.formats import LISTED, media_facts, profile_file, read_batches
+from statpress.tasks.bundle.formats import LISTED, format_named, profile_file, read_batches
 from statpress.tasks.bundle.rows import Progress, Rows, code_rows, write_rows
 from statpress.tasks.bundle.stat_tables import MOST_VALUES
 
@@ -117,6 +117,13 @@ class DataTable:
                 profile["rows"] += batch.num_rows
                 profile["schema"] |= int(batch.schema.names != names)
         return profile | ({} if profile["schema"] else dict(self.check(path)))
+
+
+def media_facts(name: str) -> dict[str, str]:
+    """What a data package says of a format's files: ``type``, ``mediatype`` and ``encoding``."""
+    form = format_named(name)
+    facts = {"type": form.resource_type, "mediatype": form.media_type, "encoding": form.encoding}
+    return {key: value for key, value in facts.items() if value}
 
 
 _PLAIN_FILES: Mapping[str, tuple[str | None, str, str | None]] = {
@@ -269,10 +276,6 @@ class Publication:
 def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, Field]:
     """By column its words, of those that have any.
 
-    Args:
-        declared: The config's section ``domain``.
-        domain: What it declares.
-
     Returns:
         Per column, as far as they are given, ``title``, ``description``, ``unit`` and
         ``categories`` with the ``label`` of each ``value``: names of Frictionless Table Schema,
@@ -297,18 +300,6 @@ def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, 
         if words:
             found[name] = words
     return found
-
-
-def with_words(
-    resources: Iterable[Mapping[str, Any]], words: Mapping[str, Field]
-) -> list[dict[str, Any]]:
-    """The resources of a data package, with the words of their declared columns."""
-    return [
-        {**resource, "schema": {"fields": fields_with_words(resource["schema"]["fields"], words)}}
-        if "schema" in resource
-        else dict(resource)
-        for resource in resources
-    ]
 
 
 def fields_with_words(fields: Iterable[Field], words: Mapping[str, Field]) -> list[Field]:

@@ -544,11 +544,6 @@ def read_table(
 ) -> EstimatedTable:
     """The table of a bundle's product.
 
-    Args:
-        path: Its file, with the columns ``estimate`` and ``standard_error``.
-        stated: What ``privacy.json`` says of the product.
-        resource: The file as the data package describes it.
-
     Raises:
         ValueError: The file does not hold it.
     """
@@ -609,13 +604,7 @@ def band_tables(
     knobs: BandKnobs | None,
     bands: Mapping[str, Mapping[str, NDArray[Any]]],
 ) -> list[DataTable]:
-    """The tables of a product's bands, of each a row for every possible cell, in order.
-
-    Args:
-        product: Of counts.
-        knobs: Which bands it has.
-        bands: By name the columns of each; none before anything is drawn.
-    """
+    """The tables of a product's bands, of each a row for every possible cell, in order."""
     domain, tables = product.domain, []
     if knobs is None:
         return []

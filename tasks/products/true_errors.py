@@ -106,11 +106,6 @@ def covered(what: str, found: Coverage) -> Compared:
     return Compared(what, share(found.level), true, verdict)
 
 
-def compared_grid(rows: Sequence[Compared], title: str = "") -> Grid:
-    """A table of errors beside promises."""
-    return Grid(("error", "promised", "true", "verdict"), rows, title=title)
-
-
 def largest_grid(missed: Iterable[Missed], title: str, unit: str) -> Grid:
     """The largest errors, folded; counts are shown whole."""
     order = sorted(missed, key=lambda each: -each.error)[:LARGEST]

@@ -70,16 +70,7 @@ def write_bundle(
     spent: Mapping[str, Any],
     products: Released,
 ) -> None:
-    """Write everything but the manifest into the folder under construction.
-
-    Args:
-        run: Whose folder it is.
-        release: The config.
-        plan: Of that.
-        charge: The ledger's entry; a rehearsal has none.
-        spent: What the dataset has spent with it (``tasks.release.statement``).
-        products: What was released, and what follows from it.
-    """
+    """Write everything but the manifest into the folder under construction."""
     (run.building / "data").mkdir()
     publish = release.config.publish
     words = codebook(release.config.domain, release.domain)

@@ -14,7 +14,7 @@ half a page, and a killed run leaves none.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -30,7 +30,7 @@ from statpress.tasks.private_zone.folders import sync
 from statpress.tasks.private_zone.guards import as_text, is_interruption
 from statpress.tasks.private_zone.run_context import step
 from statpress.tasks.products.product_kind import kind_of, private_input
-from statpress.tasks.products.true_errors import TrueErrors, compared_grid
+from statpress.tasks.products.true_errors import Compared, TrueErrors
 from statpress.tasks.release.build import Released
 from statpress.tasks.release.quality_gates import fates
 from statpress.tasks.release.run_places import Run
@@ -106,6 +106,11 @@ def curator_page(
     )
 
 
+def compared_grid(rows: Sequence[Compared], title: str = "") -> Grid:
+    """A table of errors beside promises."""
+    return Grid(("error", "promised", "true", "verdict"), rows, title=title)
+
+
 def _quality(
     figures: Mapping[str, int], fates: Iterable[tuple[str, str, int, Decimal | None]]
 ) -> list[Block]:
@@ -136,15 +141,6 @@ def report_to_curator(
     bundle: Path,
 ) -> bool:
     """Write the report; whatever fails in it is for the curator log only.
-
-    Args:
-        run: Whose bundle is in its place.
-        release: The config.
-        plan: Of that.
-        profile: What the input gate saw; private.
-        counted: What the mechanisms were given; private.
-        products: What was published.
-        bundle: Where that lies.
 
     Returns:
         Whether the run was told to end meanwhile, which ends the report only.

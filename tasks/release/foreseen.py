@@ -2,23 +2,30 @@
 
 Its plan for the account that will be charged and for other budgets, the verdicts on its products,
 the memory that its steps may need, and everything that would stop a run: a key, a place or a file.
+
+All of it is public. What takes long is computed in forks of this process where there are
+processors.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import pickle
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from warnings import catch_warnings, simplefilter
 
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -32,6 +39,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, Verdict, disclosures, verdict
 from statpress.mechanisms.planning.planner import TIMES, Offer
+from statpress.tasks.private_zone.workers import usable_processors
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -257,7 +265,6 @@ def offers_of(
 
     Each takes as long as the first; where there are several processors some are made in forks.
     """
-    from statpress.tasks.release.forks import in_forks
 
     def offered(times: Decimal) -> Offer:
         try:
@@ -272,36 +279,6 @@ def offers_of(
     announce(f"plan for {len(others)} other budgets")
     found = [Offer(Decimal(1), plan), *in_forks(offered, others)]
     return sorted(found, key=lambda offer: offer.times)
-
-
-def source_name(release: Release) -> str:
-    """What accounts call the source of a config (``tasks.ledger.sources``)."""
-    from statpress.tasks.ledger.sources import of_path, of_table
-
-    declared = release.config.source
-    path, table = (getattr(declared, name, None) for name in ("path", "table"))
-    if path is None:
-        return of_table(declared.engine, table or "")
-    return of_path(path, str(release.folder))
-
-
-def form_of(release: Release) -> str:
-    """A hash of how a config reads records: all of it but where they lie and what becomes of them.
-
-    Whether a source can be read in a form is an exact answer, so that each form counts once.
-    """
-    said = release.config.model_dump(mode="json", include=set(_OF_READING))
-    said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
-    said["domain"] = {column.name: repr(column) for column in release.domain.columns}
-    for column in release.domain.columns:
-        if isinstance(column, Ranges) and column.special:
-            said["domain"][column.name] += repr(column.special)
-    text = json.dumps(said, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-_OF_READING = ("source", "privacy", "structural_zeros")
-_OF_PLACE = ("path", "version", "endpoint", "region", "credentials", "table", "master", "remote")
 
 
 def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:
@@ -412,7 +389,6 @@ def size_in_words(amount: int) -> str:
 
 
 def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
-    from statpress.tasks.private_zone.workers import usable_processors
     from statpress.tasks.products.product_kind import kind_of
     from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, csv_memory, engine_share
 
@@ -463,3 +439,58 @@ def _of(product: str, need: WorkingMemory, step: str, amount: int) -> Forecast:
     return Forecast(
         step=step, product=product, bytes=amount, figure=need.figure, next_step=need.next_step
     )
+
+
+PATIENCE = 30.0
+"""Seconds that a fork may take longer than five times what this process took for its part."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_forks(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """A function of public values, computed in forks of this process where that can be done.
+
+    What a fork does not give, since it failed, was killed or hangs, is computed here.
+
+    Args:
+        work: Draws nothing, and opens nothing that the forks would share.
+        items: What it is called with.
+    """
+    begun = time.monotonic()
+    parts = max(1, min(usable_processors(), len(items))) if sys.platform == "linux" else 1
+    found: dict[int, R] = {}
+    forks = [_fork(work, items, range(part, len(items), parts)) for part in range(1, parts)]
+    try:
+        found |= {number: work(items[number]) for number in range(0, len(items), parts)}
+        patience = PATIENCE + 5 * (time.monotonic() - begun)
+        for _, pipe in forks:
+            with suppress(pickle.UnpicklingError, EOFError), os.fdopen(pipe, "rb") as results:
+                if select.select([pipe], [], [], patience)[0]:
+                    found |= pickle.load(results)  # noqa: S301 (of a fork of our own)
+    finally:
+        for process, _ in forks:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+    return [found[number] if number in found else work(items[number])
+            for number in range(len(items))]  # fmt: skip
+
+
+def _fork(work: Callable[[T], R], items: Sequence[T], numbers: range) -> tuple[int, int]:
+    """A fork that writes its results by number; its process, and where to read them."""
+    import cloudpickle
+
+    reading, writing = os.pipe()
+    with catch_warnings():
+        simplefilter("ignore")  # that there are threads, of which the fork has none
+        process = os.fork()
+    if process:
+        os.close(writing)
+        return process, reading
+    try:
+        os.close(reading)
+        results = cloudpickle.dumps({number: work(items[number]) for number in numbers})
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(results)
+    finally:
+        os._exit(0)

@@ -46,10 +46,6 @@ def make_up(release: Release, folder: Path) -> FileSource:
     Values are missing as often as the checks allow, if they may be. A unit has between one record
     and as many as are used of it.
 
-    Args:
-        release: The config; its source is not looked at.
-        folder: For the file.
-
     Raises:
         ConfigError: The column that names the unit is in the domain too, or hardly any record is
             outside of the structural zeros.
@@ -206,13 +202,7 @@ class Neighbours:
         return cls(domain, pair, others, privacy.unit_records)
 
     def write(self, folder: Path, side: int, units: Units | None) -> FileSource:
-        """Write one of the datasets, and where it lies.
-
-        Args:
-            folder: For its file.
-            side: 0 for ``one``, 1 for ``other``.
-            units: The column that names the unit, if it is not the record.
-        """
+        """Write one of the datasets, and where it lies."""
         import pyarrow.parquet as pq
 
         path, first = folder / f"made_up_{side}.parquet", 0

@@ -27,8 +27,7 @@ import numpy as np
 from statpress.configs.checks import FATES, Fate, compared, limits
 from statpress.configs.loading import Release
 from statpress.configs.release_config import next_limit
-from statpress.mechanisms.domain.coded_columns import CodedColumns
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.errors import (
     EmptySourceError,
     NoisyGateError,
@@ -223,13 +222,6 @@ def check_noisily(
     noise: Randomness,
 ) -> None:
     """Input gate with noise on every count that it compares.
-
-    Args:
-        inspector: Judges the noisy counts, which the budget has paid for.
-        release: What is declared.
-        profile: Of the records that are counted, no more of a unit than the release counts.
-        checks: The noise as it was planned.
-        noise: The run's own.
 
     Raises:
         NoisyGateError: A noisy count is above what is allowed by more than the margin.

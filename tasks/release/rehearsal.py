@@ -23,12 +23,12 @@ from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
-from statpress.tasks.release.counting import counted_of, kept_profile, scan_of
 from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts
 from statpress.tasks.release.made_up import make_up
 from statpress.tasks.release.run_places import Run, publish_folder, writing
 from statpress.tasks.source.engine import Source
+from statpress.tasks.source.scanning import counted_of, kept_profile, scan_of
 
 FOLDER = "rehearsals"
 """Beside the config, where rehearsals lie unless another folder is named."""

@@ -40,10 +40,9 @@ from statpress.tasks.catalogues.data_package import (
 from statpress.tasks.catalogues.metadata_files import NAMES, SDMX, changed_metadata, write_metadata
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.products.publication import DataTable
-from statpress.tasks.products.published_bundle import PublishedBundle, open_bundle
 from statpress.tasks.products.published_counts import PublishedProduct, raw_digest
 from statpress.tasks.release.build import versions
-from statpress.tasks.release.refine import appearing
+from statpress.tasks.release.refine import PublishedBundle, appearing, open_bundle
 from statpress.tasks.report.report import NAME as REPORT
 from statpress.tasks.report.report import write_report
 

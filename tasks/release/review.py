@@ -302,11 +302,6 @@ def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: 
 def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> Entry:
     """Note a whole bundle as published or as prepared, where a run ended before it could.
 
-    Args:
-        home: Where the ledger lies.
-        bundle: The bundle.
-        prepared_for: For one that waits for its approval, where it is to be published.
-
     Raises:
         BundleVerificationError: The bundle is not whole, or not what was charged.
         ApprovalError: It is under review, and is not approved.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import glob
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from typing import Any
 
 from statpress.configs.loading import PlannedOrder, Release, load_order
 from statpress.configs.order import Order
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.contingency_table import Counted
 from statpress.mechanisms.errors import (
     ApprovalError,
@@ -33,12 +36,11 @@ from statpress.mechanisms.errors import (
     WorkerError,
 )
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.accounts import Status, drawn_before
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import check_open, check_source
 from statpress.tasks.ledger.sources import of_path
 from statpress.tasks.private_zone.folders import at_work
@@ -48,16 +50,9 @@ from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
-from statpress.tasks.release.counting import counted_of, kept_profile, scan_of
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
-from statpress.tasks.release.foreseen import (
-    check_memory,
-    check_verdicts,
-    form_of,
-    plan_for_account,
-    source_name,
-)
+from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
 from statpress.tasks.release.ledger_check import charge_fields, check_covered
 from statpress.tasks.release.run_places import (
     Outcome,
@@ -73,7 +68,10 @@ from statpress.tasks.release.run_places import (
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, source_of
 from statpress.tasks.source.engine import reader_named
-from statpress.tasks.source.scanning import Scan
+from statpress.tasks.source.scanning import Scan, counted_of, kept_profile, scan_of
+
+_OF_READING = ("source", "privacy", "structural_zeros")
+_OF_PLACE = ("path", "version", "endpoint", "region", "credentials", "table", "master", "remote")
 
 
 @contextmanager
@@ -217,6 +215,32 @@ def check_budget(
             next_step="Name them with 'statpress ledger approvers'.",
         )
     return reviewed, None
+
+
+def source_name(release: Release) -> str:
+    """What accounts call the source of a config (``tasks.ledger.sources``)."""
+    from statpress.tasks.ledger.sources import of_path, of_table
+
+    declared = release.config.source
+    path, table = (getattr(declared, name, None) for name in ("path", "table"))
+    if path is None:
+        return of_table(declared.engine, table or "")
+    return of_path(path, str(release.folder))
+
+
+def form_of(release: Release) -> str:
+    """A hash of how a config reads records: all of it but where they lie and what becomes of them.
+
+    Whether a source can be read in a form is an exact answer, so that each form counts once.
+    """
+    said = release.config.model_dump(mode="json", include=set(_OF_READING))
+    said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
+    said["domain"] = {column.name: repr(column) for column in release.domain.columns}
+    for column in release.domain.columns:
+        if isinstance(column, Ranges) and column.special:
+            said["domain"][column.name] += repr(column.special)
+    text = json.dumps(said, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @step("record look")

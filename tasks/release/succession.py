@@ -1,25 +1,35 @@
-"""Releases that follow one: which bundle may be followed, and the order for the next run."""
+"""Releases that follow a bundle: which may be followed, the order for the next run, what changes.
+
+What a plan changes against a published bundle is public: no data are read. The bundle's side is
+what its privacy statement and its config say, so that a bundle of an earlier version is compared as
+it was published.
+"""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
 from statpress.configs.loading import Release, load_order
-from statpress.configs.order import Order, Override
+from statpress.configs.order import Order, Override, flow_text
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.errors import (
     RereleaseError,
     SourceNotFoundError,
     UnregisteredDatasetError,
 )
-from statpress.tasks.bundle.manifest import CONFIG, verify_bundle
+from statpress.mechanisms.planning.plan import Plan, Verdict, verdict
+from statpress.tasks.bundle.manifest import CONFIG, STATEMENT, verify_bundle
+from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.ledger.home_ledger import remaining_budget
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.ledger_check import check_bundle
 
 _VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
@@ -123,3 +133,171 @@ def check_followed(home: Home, folder: Path, manifest: Mapping[str, Any], datase
             "The ledger has no account of this name.", where=f"dataset {dataset!r}"
         )
     check_bundle(home, folder, dict(manifest))
+
+
+COSTS = ("epsilon", "delta", "rho", "rho_delta")
+_FRAME = ("adjacency", "unit_in_words", "n_units", "unit_records", "n_records")
+_BESIDE = frozenset(
+    {
+        *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
+        "epsilon_upper", "attack_advantage", "curve", "trade_off", "chosen", "structural_zeros",
+        "absent", "raw_sha256", "kind", "verdict", "absent_records", "grid", "tables",
+        "score_scale", "known", "rho_rule",
+    }
+)  # fmt: skip
+"""What a bundle states of a product beside its mechanism's parameters and its columns."""
+_DIGITS = 1000
+Change = dict[str, Any]
+"""``was`` and ``now``, with their ``change`` where they are amounts and ``ratio`` of errors."""
+
+
+def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[str, Any]:
+    """Products, costs and expected errors, in the bundle and in the plan.
+
+    Returns:
+        ``config``: the keys whose values differ, as YAML; ``protected``: what differs in
+        the frame of the guarantee; ``cost`` of the release; and by name ``products``, each
+        ``added``, ``removed``, ``changed`` or ``unchanged``, with its cost and errors.
+    """
+    stated = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
+    text = (folder / CONFIG).read_text(encoding="utf-8")
+    was, now_used = (parse(each, CONFIG).value for each in (text, release.text))
+    config = dict(_differing(was, now_used, ()))
+    privacy, planned = plan.privacy, {p.request.name: p for p in plan.products}
+    now = {
+        name: {
+            **product.describe(privacy),
+            **kind_of(product).stated(product),
+            "columns": list(product.domain.names),
+            "verdict": asdict(verdict(product)),
+            "expected_error": json.loads(json.dumps(asdict(product.expected_error))),
+        }
+        for name, product in planned.items()
+    }
+    frame = {
+        "adjacency": str(privacy.adjacency),
+        "unit_in_words": privacy.words,
+        "n_units": privacy.n_units,
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+    }
+    costs = {name: str(amount) for name, amount in plan.amounts.items()}
+    names = [*stated["products"], *(name for name in now if name not in stated["products"])]
+    return {
+        "supersedes": seal,
+        "config": config,
+        "protected": {
+            name: {"was": stated.get(name), "now": frame[name]}
+            for name in _FRAME
+            if stated.get(name) != frame[name]
+        },
+        "cost": {name: _cost(_amount_of(stated, name), costs[name]) for name in COSTS},
+        "products": {
+            name: _product(stated["products"].get(name), now.get(name), _touched(name, config))
+            for name in names
+        },
+    }
+
+
+def _product(
+    was: Mapping[str, Any] | None, now: Mapping[str, Any] | None, touched: bool
+) -> dict[str, Any]:
+    """One product on both sides, of which one may lack it."""
+    before, after = was or {}, now or {}
+    parameters = {
+        key: {"was": before.get(key), "now": after.get(key)}
+        for key in {**before, **after}
+        if key not in _BESIDE and before.get(key) != after.get(key)
+    }
+    cost = {name: _cost(*(_amount_of(side, name) for side in (before, after))) for name in COSTS}
+    past, expected = (side.get("expected_error", {}) for side in (before, after))
+    errors = {name: _error(past.get(name), expected.get(name)) for name in {**past, **expected}}
+    moved = any(
+        repr(each["was"]) != repr(each["now"]) for each in (*cost.values(), *errors.values())
+    )
+    fate = "changed" if parameters or moved or touched else "unchanged"
+    if was is None or now is None:
+        fate = "added" if was is None else "removed"
+    return {
+        "fate": fate,
+        "parameters": parameters,
+        "cost": cost,
+        "expected_error": errors,
+        "verdict": {side: _verdict(each) for side, each in (("was", before), ("now", after))},
+    }
+
+
+def _verdict(side: Mapping[str, Any]) -> str | None:
+    """The verdict that a side states, in words; bundles of earlier versions have none."""
+    stated = Verdict.stated(side)
+    return None if stated is None else stated.words
+
+
+def _touched(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether the config asks something else of a product; other words for it are not that."""
+    own = f"products.{name}."
+    words = {f"{own}title", f"{own}description"}
+    return any(f"{key}.".startswith(own) and key not in words for key in config)
+
+
+def _amount_of(side: Mapping[str, Any], name: str) -> str | None:
+    """An amount that a side states; no delta of rho is 0."""
+    amount: str | None = side.get(name, "0" if side and name == "rho_delta" else None)
+    return amount
+
+
+def _cost(was: str | None, now: str | None) -> Change:
+    """An amount on both sides, exact."""
+    if was is None or now is None:
+        return {"was": _amount(was), "now": _amount(now), "change": None}
+    with localcontext(prec=_DIGITS):
+        change = Decimal(now) - Decimal(was)
+    sign = "-" if change < 0 else ""
+    return {
+        "was": _amount(was),
+        "now": _amount(now),
+        "change": sign + canonical(abs(change)),
+    }
+
+
+def _amount(text: str | None) -> str | None:
+    return None if text is None else canonical(Decimal(text))
+
+
+def _error(was: Any, now: Any) -> Change:
+    """A figure on both sides, or a list of them, with the factor between."""
+    ratio: Any = None
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        ratio = [_ratio(*pair) for pair in zip(was, now, strict=True)]
+    elif not isinstance(was, list) and not isinstance(now, list):
+        ratio = _ratio(was, now)
+    return {"was": was, "now": now, "ratio": ratio}
+
+
+def _ratio(was: Any, now: Any) -> float | None:
+    numbers = isinstance(was, int | float) and isinstance(now, int | float)
+    return now / was if numbers and was else None
+
+
+def _same(was: Any, now: Any) -> bool:
+    """Whether two values are one, however their numbers are spelt."""
+    if isinstance(was, Decimal) and isinstance(now, Decimal):
+        return was == now
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        return all(map(_same, was, now))
+    return flow_text(was) == flow_text(now)
+
+
+def _differing(was: Any, now: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Change]]:
+    """The keys whose values differ, deepest first named; lists are compared whole."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in [*was, *(key for key in now if key not in was)]:
+            yield from _differing(was.get(key), now.get(key), (*path, key))
+    elif not _same(was, now):
+        yield (
+            ".".join(path),
+            {
+                "was": None if was is None else flow_text(was),
+                "now": None if now is None else flow_text(now),
+            },
+        )

@@ -47,12 +47,12 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
 from statpress.tasks.source import discretise
-from statpress.tasks.source.columns import missing_column
 from statpress.tasks.source.engine import (
     Limits,
     OpenSource,
     Source,
     engine_of,
+    missing_column,
     open_source,
     reader_named,
 )
@@ -68,12 +68,6 @@ def first_of(
     source: Source, domain: Domain, refused: Sequence[tuple[str, Fate]], *, scratch: Path
 ) -> Iterator[tuple[str, Fate, str]]:
     """The first record with a value of some fate, in the order of the files; none without an order.
-
-    Args:
-        source: The private source.
-        domain: The declared domain.
-        refused: Columns, each with a fate that some record has.
-        scratch: Private directory.
 
     Yields:
         Column, fate and place of each that is found: the record, and of a CSV the line of the file
@@ -426,9 +420,3 @@ def profile(
 def typed(opened: OpenSource, units: Units | None) -> tuple[ir.Table, str | None]:
     """The source's table, and the name in it of the column of the units."""
     return with_units(opened.table, units) if units is not None else (opened.table, None)
-
-
-def check_absent(domain: Domain, units: Units | None) -> None:
-    """Units of several records are padded, for which the domain needs its absent cell."""
-    if units is not None and units.max_records > 1 and not domain.absent:
-        raise ValueError("units of several records need a domain with an absent cell")

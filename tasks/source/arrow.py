@@ -21,8 +21,15 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.source import lakes
 from statpress.tasks.source import lakes as object_store
-from statpress.tasks.source.columns import check_source_columns, shared_columns, unique
-from statpress.tasks.source.engine import Limits, OpenTable, connect, out_of_memory
+from statpress.tasks.source.engine import (
+    Limits,
+    OpenTable,
+    check_source_columns,
+    connect,
+    out_of_memory,
+    shared_columns,
+    unique,
+)
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.lakes import Lake, Records
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import smallest_unsigned
+from statpress.mechanisms.domain.contingency_table import smallest_unsigned
 from statpress.tasks.source.engine import double, engine_of, floor
 
 if TYPE_CHECKING:
@@ -197,14 +197,7 @@ class BinFinder:
 
 
 def with_bins(derived: ir.Table, value: Any, edges: Floats, index: int) -> ir.Table:
-    """The table with the bin of each double from the first edge up to below the last.
-
-    Args:
-        derived: With the values.
-        value: Its expression of them, doubles.
-        edges: float64[n_bins + 1].
-        index: Of the column; the bin is a double named ``bin_{index}``.
-    """
+    """The table with the bin of each double ``value`` as a double, named ``bin_{index}``."""
     mapped = engine_of(derived).mapped(value, lambda: BinFinder(edges))
     if mapped is not None:
         return derived.mutate(**{f"bin_{index}": mapped})

@@ -74,13 +74,7 @@ FOUND_BY_ENGINE = {
 
 
 def cannot_be_read(where: str, fault: Fault, *details: str) -> SourceUnreadableError:
-    """The error that names a fault.
-
-    Args:
-        where: The source's path.
-        fault: What is wrong.
-        details: Public words for what the fault's text leaves open.
-    """
+    """The error that names a fault."""
     said, next_step = fault.value
     return SourceUnreadableError(
         f"The source cannot be read as csv: {said.format(*details)}"
@@ -98,11 +92,6 @@ def likely_keys(field: str, kind: str, options: CsvOptions) -> str:
     """The keys of a source with which an unreadable field would be read; empty if none fits.
 
     What it says is made of the field, so it is for the curator only.
-
-    Args:
-        field: As it stands in the file.
-        kind: Of the column.
-        options: With which it is not read.
 
     >>> likely_keys("1.234,50", "numeric", CsvOptions())
     'decimal: ",", thousands: "."'
@@ -267,10 +256,6 @@ class CsvFiles:
 
     def place_of(self, record: int, column: str) -> tuple[int, str] | None:
         """The line on which a record of a single file begins, and a field of it as it stands.
-
-        Args:
-            record: From 1, as the engine counts them.
-            column: Its name.
 
         Returns:
             None where Python's reader does not get there.

@@ -24,7 +24,7 @@ Ibis expression, so that it runs where the data lies. They agree on every value:
 
 Codes times strides are summed as doubles while that gives at most 2**53
 numbers: exact there, and cheaper than int64 sums that watch for overflow. Of a domain too wide
-for one int64 code there are several such sums (mechanisms.domain.coded_columns).
+for one int64 code there are several such sums (mechanisms.domain.contingency_table).
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from statpress.mechanisms.domain.coded_columns import PackedCodes
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import PackedCodes
 from statpress.mechanisms.domain.domain import Domain, Runs
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins
-from statpress.tasks.source.columns import missing_column
 from statpress.tasks.source.engine import (
     EXACT_DOUBLES,
     CsvOptions,
@@ -60,6 +59,7 @@ from statpress.tasks.source.engine import (
     in_type,
     is_exact_double,
     literal,
+    missing_column,
 )
 
 if TYPE_CHECKING:
@@ -419,12 +419,6 @@ def packed_table(
 ) -> ir.Table:
     """The codes of every record of a table, packed into as few integers as hold them.
 
-    Args:
-        domain: The declared domain.
-        table: Any Ibis table with at least the declared columns.
-        unit: Column that names each record's unit; it comes along.
-        text: If all columns are text, how values are written.
-
     Returns:
         A table derived from ``table``: int64 columns ``word_0``, ``word_1``, ... as
         ``PackedCodes`` says, and a column ``unit`` if one was given. Of a domain with a joint
@@ -432,7 +426,7 @@ def packed_table(
 
     Raises:
         ColumnNotFoundError: A declared column is missing from the table; opening the source has
-            compared the names with those of each file (``columns.check_source_columns``).
+            compared the names with those of each file (``engine.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived, coded = coded_columns(domain, table, unit=unit, text=text)
@@ -456,7 +450,7 @@ def coded_columns(
 
     Raises:
         ColumnNotFoundError: A declared column is missing from the table; opening the source has
-            compared the names with those of each file (``columns.check_source_columns``).
+            compared the names with those of each file (``engine.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived = read_columns(domain, table, unit=unit, text=text)
@@ -479,7 +473,7 @@ def read_columns(
 
     Raises:
         ColumnNotFoundError: A declared column is missing from the table; opening the source has
-            compared the names with those of each file (``columns.check_source_columns``).
+            compared the names with those of each file (``engine.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     selected = {} if unit is None else {"unit": table[unit]}

@@ -24,14 +24,22 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns, unique
 from statpress.tasks.source.csv_files import (
     CsvFaultError,
     CsvFiles,
     cannot_be_read,
     likely_keys,
 )
-from statpress.tasks.source.engine import CsvOptions, Limits, connect, out_of_memory
+from statpress.tasks.source.engine import (
+    CsvOptions,
+    Limits,
+    Schema,
+    check_source_columns,
+    connect,
+    out_of_memory,
+    shared_columns,
+    unique,
+)
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.stat_files import copied
 
@@ -60,10 +68,6 @@ def states_of(paths: Sequence[str]) -> tuple[FileState, ...]:
 
 def check_unchanged(states: Sequence[FileState], where: str) -> None:
     """Raise if a file is another, or has another content.
-
-    Args:
-        states: As they were.
-        where: Public name of the source.
 
     Raises:
         SourceChangedError: One is.
@@ -186,12 +190,6 @@ def open_source(
     takes all times as UTC. Column names are the source's, letter for letter; one
     that occurs twice is left out. Columns of a CSV are text, fields without a value null.
 
-    Args:
-        source: Which.
-        scratch: Private directory, for what the engine spills and for copies in UTF-8.
-        wanted: Columns that are declared; the one that names the units is wanted as well.
-        settings: More of the engine's settings.
-
     Yields:
         The open source; it ends with the context.
 
@@ -311,13 +309,7 @@ def _guarded(
     run: Callable[[], _Result],
     fault: Callable[[], CsvFaultError | None] = lambda: None,
 ) -> _Result:
-    """Run a step that may touch the source, silencing whatever the engine says.
-
-    Args:
-        source: Which.
-        run: The step.
-        fault: Finds the fault of a CSV that the engine refused.
-    """
+    """Run a step that may touch the source, silencing whatever the engine says."""
 
     def failure_of(error: Exception) -> StatpressError | None:
         found = error if isinstance(error, CsvFaultError) else None

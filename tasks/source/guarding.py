@@ -74,12 +74,7 @@ def write_new(path: Path, text: str, mode: int = 0o600) -> None:
 
 
 def text_of_owner(path: Path, longest: int) -> tuple[bytes, str]:
-    """What a file holds that only its owner can use, or what is wrong with it.
-
-    Args:
-        path: The file.
-        longest: Bytes that are read at most.
-    """
+    """What a file holds that only its owner can use, or what is wrong with it."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
@@ -91,12 +86,6 @@ def text_of_owner(path: Path, longest: int) -> tuple[bytes, str]:
 
 def writable(act: Callable[[], _Result], place: Path, what: str, next_step: str) -> _Result:
     """Say what is wrong where a private copy cannot be written.
-
-    Args:
-        act: Writes.
-        place: A folder in that of the run.
-        what: Of what it is a copy.
-        next_step: What else helps than free space.
 
     Raises:
         OutputNotWritableError: The disk is full, or fails.

@@ -22,8 +22,7 @@ from statpress.mechanisms.errors import (
     SourceNotFoundError,
     SourceUnavailableError,
 )
-from statpress.tasks.source.columns import Schema
-from statpress.tasks.source.engine import Limits
+from statpress.tasks.source.engine import Limits, Schema
 from statpress.tasks.source.files import FileState, changed
 
 if TYPE_CHECKING:

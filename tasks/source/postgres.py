@@ -28,8 +28,14 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from statpress.tasks.source.columns import check_source_columns
-from statpress.tasks.source.engine import ArrayFunction, Constants, Credentials, Limits, OpenTable
+from statpress.tasks.source.engine import (
+    ArrayFunction,
+    Constants,
+    Credentials,
+    Limits,
+    OpenTable,
+    check_source_columns,
+)
 from statpress.tasks.source.guarding import guarded
 
 if TYPE_CHECKING:
@@ -227,12 +233,6 @@ def chunks(
     connection: psycopg.Connection[Any], query: str, columns: Sequence[str], size: int
 ) -> Iterator[NDArray[np.int64]]:
     """The rows of a query, never all at once.
-
-    Args:
-        connection: Where it runs.
-        query: A statement whose columns are whole numbers of at least 0, or null.
-        columns: Their names.
-        size: Rows of a chunk, about.
 
     Yields:
         int64[rows, columns]; -1 stands for null.

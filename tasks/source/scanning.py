@@ -1,8 +1,8 @@
 """One scan of a source: its profile, and its tables or coded columns in private files.
 
 The engine discretises each record once and hands over its codes as a few integers
-(mechanisms.domain.coded_columns); here they are unpacked, chunk by chunk, into one file for each
-column, raw unsigned integers of the smallest size. Every later table is counted from there.
+(mechanisms.domain.contingency_table); here they are unpacked, chunk by chunk, into one file for
+each column, raw unsigned integers of the smallest size. Every later table is counted from there.
 The order of the records in the files is the engine's, and means nothing.
 
 Every digit of the cell code is given its record's fate as well: whether the value is kept, null,
@@ -10,6 +10,8 @@ outside the declaration or unreadable. So the one GROUP BY that counts the cells
 and the occupied cells are few enough to be told apart here. Columns that no table has are counted
 by their fates only, some at a time, in grouping sets of the same scan. Where codes of records are
 wanted and no table, the fates are counted as the codes are written.
+
+``scan_of``, ``kept_profile`` and ``counted_of`` do this as a release's config and plan ask for it.
 """
 
 from __future__ import annotations
@@ -28,24 +30,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import (
+from statpress.configs.loading import Release
+from statpress.mechanisms.domain.contingency_table import (
+    ContingencyTable,
+    Counted,
     GroupCounts,
     PackedCodes,
     check_groups,
     smallest_unsigned,
 )
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import EmptySourceError
 from statpress.mechanisms.parallel import in_threads, threads
-from statpress.tasks.source import discretise
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.source import aggregates, discretise
 from statpress.tasks.source.aggregates import (
     ColumnProfile,
     SourceProfile,
     Units,
-    check_absent,
     kept_records,
     typed,
+    units_of,
 )
 from statpress.tasks.source.discretise import (
     N_FATES,
@@ -61,7 +66,6 @@ from statpress.tasks.source.guarding import new_file, writable, write_all
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-
 
 CHUNK = 1 << 17
 """Records that are in memory at once, of each thread."""
@@ -188,6 +192,12 @@ def spill(
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
+
+
+def check_absent(domain: Domain, units: Units | None) -> None:
+    """Units of several records are padded, for which the domain needs its absent cell."""
+    if units is not None and units.max_records > 1 and not domain.absent:
+        raise ValueError("units of several records need a domain with an absent cell")
 
 
 def bytes_per_record(domain: Domain) -> int:
@@ -346,12 +356,6 @@ def scan(
 ) -> Scan:
     """Read a source of one record a unit once, for its profile and its tables.
 
-    Args:
-        source: The private source.
-        domain: All declared columns.
-        joint: Domains of some of them, to count tables of.
-        scratch: Private directory for what the engine spills.
-
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
         DomainTooLargeError: A table's domain has no joint table.
@@ -376,13 +380,6 @@ def scan_wide(
     folder: Path,
 ) -> Scan:
     """Read a source of one record a unit once, for its profile and the codes of its records.
-
-    Args:
-        source: The private source.
-        domain: All declared columns.
-        coded: Those whose codes are written.
-        n_records: Public number of records.
-        folder: Private; the files, and what the engine spills, go below it.
 
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
@@ -426,13 +423,6 @@ def profile_of_kept(
 
     Which are kept depends on the unit's own records alone, as for a contingency table
     (tasks.source.aggregates), so a unit moves no count by more than that.
-
-    Args:
-        source: The private source.
-        domain: All declared columns.
-        scratch: Private directory for what the engine spills.
-        units: The privacy unit.
-        key: For the choice; random, secret, used once.
 
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
@@ -518,3 +508,56 @@ def _by_sets(
         words = [of_set[name].to_numpy() for name in names]
         found[names] = words, of_set["records"].to_numpy().astype(np.int64)
     return found
+
+
+def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
+    """The profile of a source; where every record is a unit, with the tables or codes too."""
+    domain, units = release.domain, units_of(release)
+    if units is not None:
+        return Scan(aggregates.profile(source, domain, scratch=folder, units=units))
+    if plan.coded is not None and not plan.joint:
+        n_records = release.privacy.n_records
+        return scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
+    return scan(source, domain, plan.joint, scratch=folder)
+
+
+def kept_profile(
+    source: Source, release: Release, scan: Scan, *, folder: Path, key: str
+) -> SourceProfile:
+    """The profile of what is counted: all records, or those that are kept of each unit.
+
+    Takes the arguments of ``counted_of``.
+    """
+    units = units_of(release)
+    if units is None:
+        return scan.profile
+    return profile_of_kept(source, release.domain, scratch=folder, units=units, key=key)
+
+
+def counted_of(
+    source: Source, release: Release, plan: Plan, scan: Scan, *, folder: Path, key: str
+) -> Counted:
+    """The tables of the scan, or of the records that are kept of each unit, and wide codes.
+
+    Args:
+        source: That which was scanned.
+        release: How it is declared.
+        plan: What is counted of it.
+        scan: Of it.
+        folder: As for the scan.
+        key: For the choice of the records that are kept; random, secret, used once.
+    """
+    units = units_of(release)
+    joint = (
+        scan.tables()
+        if units is None
+        else tuple(
+            aggregates.count(source, domain, scratch=folder, units=units, key=key)
+            for domain in plan.joint
+        )
+    )
+    coded = scan.coded
+    if plan.coded is not None and coded is None:
+        n_records = release.privacy.n_records
+        coded = spill(source, plan.coded, n_records=n_records, folder=folder, units=units, key=key)
+    return Counted(joint, coded)

@@ -33,8 +33,15 @@ from statpress.mechanisms.errors import (
     SourceUnavailableError,
     SourceUnreadableError,
 )
-from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns
-from statpress.tasks.source.engine import ArrayFunction, Constants, Limits, OpenTable
+from statpress.tasks.source.engine import (
+    ArrayFunction,
+    Constants,
+    Limits,
+    OpenTable,
+    Schema,
+    check_source_columns,
+    shared_columns,
+)
 from statpress.tasks.source.files import changed
 from statpress.tasks.source.guarding import guarded, new_file, write_new
 
@@ -126,12 +133,6 @@ def session_in(
     folder: Path, master: str | None, remote: str | None, limits: Limits
 ) -> Iterator[SparkSession]:
     """A session of its own.
-
-    Args:
-        folder: Private.
-        master: Of a cluster, or ``local[2]``.
-        remote: Address of a server of Spark Connect, if it is not a master.
-        limits: Of the Java process of our own, and of Spark in it without a master.
 
     Raises:
         DependencyError: There is no Java.

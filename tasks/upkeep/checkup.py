@@ -16,10 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statpress.mechanisms.errors import CheckupError, ConfigError, StatpressError
+from statpress.mechanisms.errors import ConfigError, StatpressError
 from statpress.tasks.ledger.accounts import State, Status
-from statpress.tasks.ledger.home_ledger import open_ledger
-from statpress.tasks.ledger.memory import Kept
+from statpress.tasks.ledger.home_ledger import Kept, open_ledger
 from statpress.tasks.private_zone.folders import Home, at_work
 from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED
 from statpress.tasks.release.run_places import looks_in_words, unpublished
@@ -94,12 +93,7 @@ class Books:
 
 
 def examine(home: Home, now: datetime | None = None) -> list[Finding]:
-    """Check a home and its ledger.
-
-    Args:
-        home: The home.
-        now: The time; by default the clock's.
-    """
+    """Check a home and its ledger."""
     now = now or datetime.now(UTC)
     found = [*_modes(home), *_space(home)]
     if _of_another_user(home):
@@ -142,19 +136,6 @@ def read_books(ledger: Ledger) -> Books:
 def needing_attention(findings: Iterable[Finding]) -> list[Finding]:
     """Those findings that somebody has to do something about."""
     return [each for each in findings if each.verdict is Verdict.WRONG]
-
-
-def check_nothing_wrong(findings: Iterable[Finding]) -> None:
-    """Raise if somebody has to do something.
-
-    Raises:
-        CheckupError: It names the checks; ``statpress doctor`` says the rest.
-    """
-    names = list(dict.fromkeys(each.check for each in needing_attention(findings)))
-    if names:
-        raise CheckupError(
-            f"The ledger holds. The installation needs attention: {', '.join(names)}."
-        )
 
 
 def _fine(check: str, what: str) -> Finding:

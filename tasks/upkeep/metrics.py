@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from statpress.mechanisms.errors import OutputNotWritableError
 from statpress.tasks.ledger.accounts import Account, State, Status
-from statpress.tasks.ledger.home_ledger import open_ledger
-from statpress.tasks.ledger.memory import Kept
+from statpress.tasks.ledger.home_ledger import Kept, open_ledger
 from statpress.tasks.private_zone.folders import Home, replacing
 from statpress.tasks.upkeep.checkup import read_books
 

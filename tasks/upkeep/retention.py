@@ -51,14 +51,7 @@ def kept_days() -> int | None:
 def overdue(
     home: Home, charges: Mapping[str, Charge], days: int, now: float | None = None
 ) -> list[Path]:
-    """What was kept for longer than so many days and is not needed any more.
-
-    Args:
-        home: The home.
-        charges: All of its ledger, by run.
-        days: For how many days things are kept.
-        now: The time; by default the clock's.
-    """
+    """What was kept for longer than so many days and is not needed any more."""
     before = (time.time() if now is None else now) - days * _DAY
     found = [path for path in _dated(home) if _changed(path) < before]
     for path in (home.root / PREPARED).glob("*"):

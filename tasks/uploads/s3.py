@@ -21,13 +21,7 @@ from pyarrow import fs
 from statpress.mechanisms.errors import UploadError
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.source.lakes import ObjectStore
-from statpress.tasks.uploads.upload import (
-    Bundle,
-    media_type,
-    pointer_text,
-    replaces,
-    said_of_pointer,
-)
+from statpress.tasks.uploads.upload import Bundle, media_type, replaces, said_of_pointer
 
 if TYPE_CHECKING:
     from statpress.configs.upload_targets import S3Target
@@ -156,6 +150,11 @@ class S3Store(S3Place):
                 self._put_whole(self._pointer, pointer_text(self._bundle))
             said = _parsed(b"".join(self._pieces(self._pointer, place)))
         return said_of_pointer(self._bundle, place, said if isinstance(said, dict) else {})
+
+
+def pointer_text(bundle: Bundle) -> bytes:
+    """The pointer as a file."""
+    return (json.dumps(bundle.pointer, indent=2, ensure_ascii=True) + "\n").encode()
 
 
 def check() -> None:

@@ -14,7 +14,6 @@ MD5 of an object sent in parts or encrypted), CKAN has none, and readers get tho
 from __future__ import annotations
 
 import hashlib
-import json
 import mimetypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,11 +118,6 @@ def said_of_pointer(bundle: Bundle, name: str, there: Mapping[str, Any]) -> str:
     return f"{name} stays with {there.get('name')}, which is newer."
 
 
-def pointer_text(bundle: Bundle) -> bytes:
-    """The pointer as a file."""
-    return (json.dumps(bundle.pointer, indent=2, ensure_ascii=True) + "\n").encode()
-
-
 def media_type(path: str) -> str:
     """The media type of a file by its suffix."""
     suffix = PurePosixPath(path).suffix
@@ -176,10 +170,6 @@ def check_targets(targets: Sequence[Target]) -> None:
 def read_targets(bundle: Path, config: Path | None) -> Sequence[Target]:
     """The targets of a config, or of a bundle's own.
 
-    Args:
-        bundle: The bundle.
-        config: The config, if not the bundle's own.
-
     Raises:
         UploadError: It names none.
     """
@@ -199,11 +189,6 @@ def read_targets(bundle: Path, config: Path | None) -> Sequence[Target]:
 @step("upload")
 def upload(home: Home, folder: Path, targets: Sequence[Target]) -> tuple[Uploaded, ...]:
     """Upload a published bundle to all targets; one that fails does not keep it from the others.
-
-    Args:
-        home: With the ledger that published the bundle.
-        folder: The bundle.
-        targets: Where to.
 
     Raises:
         UploadError: A target failed. The release stands, and nothing more is charged.

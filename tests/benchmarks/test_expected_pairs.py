@@ -20,9 +20,8 @@ from coded import CodesInMemory
 from numpy.typing import NDArray
 from requirements import needed
 
-from statpress.mechanisms.domain.coded_columns import smallest_unsigned
 from statpress.mechanisms.domain.columns import Integer
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, smallest_unsigned
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.planning.choice import Choice, choose

@@ -17,7 +17,7 @@ import pytest
 from coded import domain_of
 from wide_tables import latent
 
-from statpress.mechanisms.domain.coded_columns import smallest_unsigned
+from statpress.mechanisms.domain.contingency_table import smallest_unsigned
 from statpress.mechanisms.marginals.swaps import swap_towards
 from statpress.mechanisms.marginals.target_tables import TargetTable, counts_of
 from statpress.mechanisms.parallel import using_threads

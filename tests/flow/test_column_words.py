@@ -9,7 +9,8 @@ import pytest
 
 from statpress.configs.loading import load
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.products.publication import codebook, with_words
+from statpress.tasks.catalogues.data_package import with_words
+from statpress.tasks.products.publication import codebook
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 

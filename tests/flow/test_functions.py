@@ -21,8 +21,8 @@ from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products import evaluate
 from statpress.tasks.products.function_product import columns_of
-from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.refine import open_bundle
 
 PRODUCTS = """\
   age_density: {kind: function, target: kde, columns: [age], bandwidth: 0.1, normalise: true,

@@ -17,9 +17,8 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.tasks.bundle import formats as written
 from statpress.tasks.bundle.formats import FileFormat, read_batches
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle
-from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.refine import Options, open_bundle, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
 

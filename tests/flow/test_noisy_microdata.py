@@ -20,9 +20,8 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
 from statpress.tasks.bundle.rows import read_records
-from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle
-from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.refine import Options, open_bundle, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
 PRODUCTS = """\

@@ -21,11 +21,11 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.private_zone.guards import CuratorLog, guarded
-from statpress.tasks.release.counting import scan_of
 from statpress.tasks.release.foreseen import forecasts, foreseen, peak
 from statpress.tasks.source.aggregates import source_of
 from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, csv_memory
 from statpress.tasks.source.files import FileSource, _guarded
+from statpress.tasks.source.scanning import scan_of
 
 COLUMNS, RECORDS = 60, 3000
 CONFIG = """\

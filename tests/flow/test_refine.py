@@ -25,8 +25,7 @@ from statpress.mechanisms.postprocessing.consistency import disagreement
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
 from statpress.tasks.bundle.rows import cell_rows, write_rows
 from statpress.tasks.products.product_kind import KINDS, kind_of
-from statpress.tasks.products.published_bundle import open_bundle
-from statpress.tasks.release.refine import Options, _chosen, refine
+from statpress.tasks.release.refine import Options, _chosen, open_bundle, refine
 
 PRODUCTS = """\
 products:

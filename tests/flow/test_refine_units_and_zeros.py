@@ -22,8 +22,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal
 from statpress.tasks.bundle.rows import cell_rows, write_rows
 from statpress.tasks.products.product_kind import KINDS
-from statpress.tasks.products.published_bundle import open_bundle
-from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.refine import Options, open_bundle, refine
 
 PRODUCTS = """\
 products:

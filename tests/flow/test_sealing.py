@@ -84,7 +84,7 @@ def test_the_source_is_read_by_the_pipeline_alone() -> None:
         }
         if names & {"aggregates", "scanning", "open_source"}:
             readers.append(path.name)
-    assert sorted(readers) == ["aggregates.py", "counting.py", "duckdb.py", "scanning.py"]
+    assert sorted(readers) == ["aggregates.py", "duckdb.py", "scanning.py"]
 
 
 def test_only_the_steps_count_the_source_and_an_audit_cannot_name_it() -> None:

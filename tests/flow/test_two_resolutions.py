@@ -16,9 +16,8 @@ from statpress.mechanisms.errors import ConfigError, RefinementError
 from statpress.mechanisms.tables.two_resolutions import TwoResolutions
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
 from statpress.tasks.bundle.rows import cell_rows, write_rows
-from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import verify_ledger
-from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.refine import Options, open_bundle, refine
 
 PRODUCTS = """\
 products:

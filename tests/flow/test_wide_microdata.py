@@ -32,10 +32,9 @@ from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products import beside
 from statpress.tasks.products.marginal_product import kept_in_words
-from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.query import Question, ask, conditions_of
-from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.refine import Options, open_bundle, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
 COLUMNS = """\

@@ -11,11 +11,8 @@ from scipy import optimize, stats
 
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
-from statpress.mechanisms.estimates.resampling_noise import (
-    gaussian_goal,
-    largest_mu_squared,
-    paper_mu_squared,
-)
+from statpress.mechanisms.estimates.dp_bootstrap import paper_mu_squared
+from statpress.mechanisms.estimates.resampling_noise import gaussian_goal, largest_mu_squared
 
 F = Fraction
 N = 3000

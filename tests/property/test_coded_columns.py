@@ -17,9 +17,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from statpress.mechanisms.domain.coded_columns import MOST_TABLE_CELLS, PackedCodes
 from statpress.mechanisms.domain.columns import Integer
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import (
+    MOST_TABLE_CELLS,
+    ContingencyTable,
+    PackedCodes,
+)
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
 from statpress.tasks.source.aggregates import Units, count
 from statpress.tasks.source.files import FileSource

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from generated_sources import read, tables, text_tables
 from hypothesis import HealthCheck, assume, given, settings
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.files import FileSource
 

@@ -151,7 +151,7 @@ def test_the_test_catches_a_home_without_a_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twin: heads as before, and no marker of draws."""
-    from statpress.tasks.ledger.memory import Memory
+    from statpress.tasks.ledger.home_ledger import Memory
 
     monkeypatch.setattr(Memory, "begin", lambda *_: None)
 

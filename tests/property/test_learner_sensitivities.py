@@ -14,13 +14,14 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Nu
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.kernels import (
     KernelDensity,
     NaiveBayes,
     PriestleyChao,
     ProductKernel,
 )
-from statpress.mechanisms.functions.learner import Axis, DeclaredFunction, Learner, axes_of
+from statpress.mechanisms.functions.learner import Axis, DeclaredFunction, Learner
 from statpress.mechanisms.functions.polynomials import evaluate_grid, lattice
 
 LABEL = Categorical(name="label", categories=("no", "yes"), other=True, missing=True)

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.resampled import largest_move
 from statpress.mechanisms.estimates.statistics import (
     Covariance,
     Mean,
     Statistic,
     Variance,
     evaluated,
-    largest_move,
 )
 
 ONE, HALF = Fraction(1), Fraction(1, 2)

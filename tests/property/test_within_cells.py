@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import EdgesError
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9990, 12, 31))

@@ -14,9 +14,9 @@ from scipy import stats
 from statpress.mechanisms.domain.columns import Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism, integer_values
-from statpress.mechanisms.functions.learner import axes_of
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SystemRandomness
 

@@ -18,8 +18,8 @@ from statpress.mechanisms.accounting.noise_losses import (
 )
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates
 from statpress.mechanisms.estimates.statistics import Mean
+from statpress.mechanisms.estimates.subsample_split import subset_counts
 from statpress.mechanisms.sampling.randomness import StatisticNoise
-from statpress.mechanisms.sampling.record_sampler import subset_counts
 from statpress.tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6

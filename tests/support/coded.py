@@ -10,9 +10,13 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.coded_columns import GroupCounts, check_groups, smallest_unsigned
 from statpress.mechanisms.domain.columns import Integer
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import (
+    ContingencyTable,
+    GroupCounts,
+    check_groups,
+    smallest_unsigned,
+)
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.tasks.release.entropy import SeededRandomness
 

@@ -15,20 +15,20 @@ from statpress.mechanisms.domain.columns import Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
 from statpress.mechanisms.functions.lattice_release import (
     BernsteinMechanism,
+    expected_noise,
     integer_sensitivity,
     integer_values,
+    noise_bound,
 )
 from statpress.mechanisms.functions.learner import (
     DeclaredFunction,
     LatticeSensitivity,
-    axes_of,
-    expected_noise,
     least_error,
     least_gaussian_error,
-    noise_bound,
 )
 from statpress.mechanisms.functions.polynomials import iterated_basis
 from statpress.mechanisms.mechanism import Target

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.functions import polynomials as bernstein_polynomials
+from statpress.mechanisms.functions.learner import lebesgue_constant
 from statpress.mechanisms.functions.polynomials import (
     BernsteinFunction,
     basis,
@@ -20,7 +21,6 @@ from statpress.mechanisms.functions.polynomials import (
     evaluate_grid,
     iterated_basis,
     lattice,
-    lebesgue_constant,
 )
 
 ENDS = [0.0, 5e-324, 1e-12, 0.3, 0.5, 0.7, 1 - 2**-53, 1.0]

@@ -21,16 +21,16 @@ import pytest
 from bad_input import CANARY
 from coded import CodesInMemory
 
-from statpress.mechanisms.domain import coded_columns
-from statpress.mechanisms.domain import coded_columns as group_counts
-from statpress.mechanisms.domain.coded_columns import (
+from statpress.mechanisms.domain import contingency_table
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.contingency_table import (
+    ContingencyTable,
+    Counted,
     PackedCodes,
     SelectedColumns,
     check_groups,
     smallest_unsigned,
 )
-from statpress.mechanisms.domain.columns import Categorical, Integer
-from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
 from statpress.mechanisms.errors import (
     DomainTooLargeError,
@@ -91,7 +91,7 @@ def test_tables_are_those_of_the_records(
     codes: list[np.ndarray], source: FileSource, tmp_path: Path, monkeypatch: Any, shared: int,
     chunk: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(group_counts, "_SHARED", shared)
+    monkeypatch.setattr(contingency_table, "_SHARED", shared)
     monkeypatch.setattr(scanning, "CHUNK", N // chunk + 1)
     on_disk = spill(source, domain_of(*SIZES), n_records=N, folder=tmp_path)
     assert on_disk.n_records == N
@@ -111,11 +111,11 @@ def test_tables_are_those_of_the_records(
 
 def test_pairs_are_counted_many_at_a_time() -> None:
     pairs = list(itertools.combinations(range(40), 2))
-    shared = dict(group_counts._shared([8] * 40, pairs))
+    shared = dict(contingency_table._shared([8] * 40, pairs))
     assert sum(map(len, shared.values())) == len(pairs)
     assert all(group <= set(columns) for columns, groups in shared.items() for group in groups)
     assert len(shared) < len(pairs) / 5
-    assert max(math.prod(8 for _ in columns) for columns in shared) <= group_counts._SHARED
+    assert max(math.prod(8 for _ in columns) for columns in shared) <= contingency_table._SHARED
 
 
 def test_memory_is_declared_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_memory_is_declared_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DomainTooLargeError, match="c0 40,000, c1 30,000") as caught:
         check_groups(wide, [(2,), (0, 1)])
     assert "1,200,000,000 cells" in str(caught.value) and caught.value.where == "c0"
-    monkeypatch.setattr(coded_columns, "MOST_CELLS", 699_999)
+    monkeypatch.setattr(contingency_table, "MOST_CELLS", 699_999)
     with pytest.raises(DomainTooLargeError, match="The 2 tables to measure have 700,000 cells"):
         check_groups(wide, [(0, 2), (1, 2)])
     for group in ((), (0, 0), (3,), (-1,)):

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, interpolate, optimize, stats
 
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.estimates.deconvolution import (
+from statpress.mechanisms.estimates.dp_bootstrap import (
     Deconvolved,
     deconvolve,
     objective,

@@ -12,11 +12,11 @@ from statpress.mechanisms.domain.columns import Categorical, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
 from statpress.mechanisms.functions import risk
-from statpress.mechanisms.functions.bernstein import FunctionRelease
+from statpress.mechanisms.functions.bernstein import FunctionRelease, at_default_cost
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
 from statpress.mechanisms.functions.polynomials import evaluate_grid
-from statpress.mechanisms.functions.risk import EmpiricalRisk, at_default_cost, expected_wrong
+from statpress.mechanisms.functions.risk import EmpiricalRisk, expected_wrong
 from statpress.mechanisms.mechanism import Target
 
 SIDE = Numeric.uniform_edges(0, 1, 12)

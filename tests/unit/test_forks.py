@@ -8,23 +8,24 @@ from collections.abc import Callable
 
 import pytest
 
-from statpress.tasks.release import forks
+from statpress.tasks.release import foreseen
+from statpress.tasks.release.foreseen import in_forks
 
 
 @pytest.fixture(autouse=True)
 def _three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "usable_processors", lambda: 3)
+    monkeypatch.setattr(foreseen, "usable_processors", lambda: 3)
     monkeypatch.setattr("sys.platform", "linux")
 
 
 def test_they_come_in_order_from_several_processes() -> None:
-    found = forks.in_forks(lambda item: (item, os.getpid()), range(7))
+    found = in_forks(lambda item: (item, os.getpid()), range(7))
     assert [item for item, _ in found] == list(range(7))
     assert len({process for _, process in found}) == 3
     for process in {process for _, process in found} - {os.getpid()}:
         with pytest.raises(ChildProcessError):
             os.waitpid(process, os.WNOHANG)  # it is gone
-    assert forks.in_forks(abs, [-1]) == [1] and forks.in_forks(abs, []) == []
+    assert in_forks(abs, [-1]) == [1] and in_forks(abs, []) == []
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,12 @@ def test_what_a_fork_does_not_give_is_computed_here(fault: Callable[[], None]) -
             fault()
         return item * item
 
-    assert forks.in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
+    assert in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
 
 
 def test_a_fork_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does whose lock was held by a thread that no fork has."""
-    monkeypatch.setattr(forks, "PATIENCE", 0.1)
+    monkeypatch.setattr(foreseen, "PATIENCE", 0.1)
     here = os.getpid()
 
     def work(item: int) -> int:
@@ -51,7 +52,7 @@ def test_a_fork_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
             signal.pause()
         return item * item
 
-    assert forks.in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
+    assert in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
 
 
 def test_an_error_is_raised_here() -> None:
@@ -61,9 +62,9 @@ def test_an_error_is_raised_here() -> None:
         return item
 
     with pytest.raises(ValueError, match="of the second fork"):
-        forks.in_forks(work, range(4))
+        in_forks(work, range(4))
 
 
 def test_elsewhere_all_is_computed_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    assert {*forks.in_forks(lambda _: os.getpid(), range(4))} == {os.getpid()}
+    assert {*in_forks(lambda _: os.getpid(), range(4))} == {os.getpid()}

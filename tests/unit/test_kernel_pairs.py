@@ -13,8 +13,8 @@ from statpress.mechanisms.domain.columns import Categorical, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.functions import kernels as kernel_pairs
+from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.kernels import NaiveBayes, ProductKernel, largest_moves
-from statpress.mechanisms.functions.learner import axes_of
 from statpress.mechanisms.functions.polynomials import lattice
 
 LABEL = Categorical(name="label", categories=(0, 1))

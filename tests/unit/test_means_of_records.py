@@ -9,9 +9,9 @@ import pytest
 from coded import in_memory
 from scipy.optimize import minimize
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals import denoising
 from statpress.mechanisms.marginals.denoising import _within, ends_of, one_ways
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs

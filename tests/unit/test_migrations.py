@@ -15,7 +15,6 @@ from statpress.mechanisms.errors import (
     LedgerSchemaError,
     LedgerUnavailableError,
 )
-from statpress.tasks.ledger import migrations
 from statpress.tasks.ledger import tables as guards
 from statpress.tasks.ledger import tables as schema
 from statpress.tasks.ledger.ledger import Ledger
@@ -53,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 def later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the ledger is written, a later version of statpress with a further form."""
     place = path.with_name("migrations")
-    shutil.copytree(Path(migrations.__file__).parent, place)
+    shutil.copytree(Path(schema.__file__).with_name("migrations"), place)
     (place / "versions" / "third_form.py").write_text(THIRD_FORM)
     monkeypatch.setattr(schema, "_MIGRATIONS", str(place))
     monkeypatch.setattr(schema, "FORMS", ("second", "third"))

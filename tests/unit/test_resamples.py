@@ -12,12 +12,9 @@ from randomgen import AESCounter
 from scipy import stats
 
 from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.estimates.subsample_split import subset_counts
 from statpress.mechanisms.sampling import record_sampler as resamples
-from statpress.mechanisms.sampling.record_sampler import (
-    BootstrapSampler,
-    PoissonTables,
-    subset_counts,
-)
+from statpress.mechanisms.sampling.record_sampler import BootstrapSampler, PoissonTables
 
 LEVEL = 1e-6
 Law = dict[tuple[int, ...], float]

@@ -22,11 +22,11 @@ from statpress.mechanisms.accounting.noise_losses import (
 )
 from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
 from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.estimates.dp_bootstrap import paper_mu_squared
 from statpress.mechanisms.estimates.resampling_noise import (
     composed,
     gaussian_goal,
     largest_mu_squared,
-    paper_mu_squared,
 )
 
 F = Fraction

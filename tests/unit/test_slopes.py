@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from statpress.mechanisms.domain.column import leant, tilts
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
-from statpress.mechanisms.postprocessing.slopes import leant, tilts
 
 N = 20_000
 LAST = float(np.nextafter(1.0, 0.0))

@@ -17,10 +17,10 @@ from statpress.configs.descriptions.column_list import from_column_list
 from statpress.configs.descriptions.ddi import from_ddi
 from statpress.configs.descriptions.drafting import Frame, draft
 from statpress.configs.loading import load
+from statpress.mechanisms.domain.column import MOST_SPECIAL, Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric, labels
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, codes_of_range, codes_of_values
-from statpress.mechanisms.domain.ranges import MOST_SPECIAL, Ranges
 from statpress.mechanisms.errors import ConfigError, DescriptionError, EdgesError
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.exact_values import exact_values
@@ -33,7 +33,7 @@ from statpress.tasks.catalogues.data_package import column_facts
 from statpress.tasks.catalogues.sdmx import Dimension
 from statpress.tasks.products.distributions import Distribution, cell_names, distribution_chart
 from statpress.tasks.products.published_counts import column_from, describe_column
-from statpress.tasks.release.foreseen import form_of
+from statpress.tasks.release.steps import form_of
 
 PAY = Numeric(name="pay", edges=(0, 10, 20, 40), special=(99999, 0, 7, 20, -1), missing=True)
 AGE = Integer(name="age", lower=0, upper=29, width=10, special=(18, 999))

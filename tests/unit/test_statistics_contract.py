@@ -15,13 +15,13 @@ from estimating import COLUMNS, EPSILON_DELTA, KNOBS, columns_of, domain_of, nee
 
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.resampled import largest_move
 from statpress.mechanisms.estimates.statistics import (
     STATISTICS,
     NamedStatistic,
     Scale,
     Statistic,
     evaluated,
-    largest_move,
     named,
     register,
 )

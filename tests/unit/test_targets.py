@@ -18,11 +18,11 @@ from statpress.configs.upload_targets import TARGETS, CkanTarget, S3Target
 from statpress.mechanisms.errors import ConfigError, DependencyError, UploadError
 from statpress.tasks.uploads import s3
 from statpress.tasks.uploads.ckan import dataset_fields, dataset_name, extra, resource_fields
+from statpress.tasks.uploads.s3 import pointer_text
 from statpress.tasks.uploads.upload import (
     Bundle,
     check_target,
     media_type,
-    pointer_text,
     replaces,
     said_of_pointer,
 )
@@ -145,7 +145,7 @@ def test_failures_of_a_store_are_told_by_their_kind() -> None:
 
 def test_a_token_is_read_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed("ckanapi")
-    from statpress.tasks.uploads.ckan_portal import token
+    from statpress.tasks.uploads.ckan import token
 
     monkeypatch.setenv("CKAN_API_TOKEN", f" {SECRET}\n")
     monkeypatch.delenv("CKAN_API_TOKEN_FILE", raising=False)
@@ -169,7 +169,7 @@ def test_a_token_is_read_and_never_shown(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("statpress.tasks.uploads.ckan", "statpress.tasks.uploads.ckan_portal"):
+    for name in ("statpress.tasks.uploads.ckan", "statpress.tasks.uploads.ckan"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "ckanapi", None)
     with pytest.raises(DependencyError, match=r"statpress\[ckan\]"):
@@ -181,7 +181,7 @@ def test_a_form_is_read_in_pieces(tmp_path: Path) -> None:
     needed("ckanapi")
     from ckan_server import form
 
-    from statpress.tasks.uploads.ckan_portal import _Form
+    from statpress.tasks.uploads.ckan import _Form
 
     path = tmp_path / "f"
     path.write_bytes(bytes(range(256)) * 1000)

@@ -35,9 +35,10 @@ from rich.progress import track
 from statpress.mechanisms.domain.columns import Categorical, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism, integer_values
-from statpress.mechanisms.functions.learner import Learner, axes_of
+from statpress.mechanisms.functions.learner import Learner
 from statpress.mechanisms.functions.polynomials import iterated_basis, lattice
 from statpress.mechanisms.functions.risk import EmpiricalRisk
 from statpress.mechanisms.mechanism import Target

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
-from statpress.mechanisms.estimates.deconvolution import deconvolve
+from statpress.mechanisms.estimates.dp_bootstrap import deconvolve
 from statpress.mechanisms.estimates.resampling_noise import gaussian_goal, largest_mu_squared
 from statpress.mechanisms.estimates.statistics import Covariance, Mean
 from tests.benchmarks.papers import dp_bootstrap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -15,16 +15,13 @@ import numpy as np
 from statpress.mechanisms import registry
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
-from statpress.mechanisms.domain.coded_columns import CodedColumns
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.mechanism import (
     DWORK,
     Citation,
     Kind,
-    Mechanism,
     Needs,
     Target,
-    Variant,
     check_frame,
 )
 from statpress.mechanisms.postprocessing.covariance import Covariance, IndependentErrors
@@ -82,13 +79,6 @@ class HalfKind(Kind):
     may_omit = True
     criteria: ClassVar[Mapping[str, str]] = {"sd": "sd of the count"}
     compared: ClassVar[Mapping[str, str]] = {"sd": "expected sd of the upper half"}
-
-    def criterion(self, knobs: Any) -> str:
-        return "sd"
-
-    def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
-        for mechanism in serving:
-            yield mechanism.name, mechanism, knobs
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 1

@@ -1,1 +1,0 @@
-"""Steps from one form of the ledger's schema to the next, run by Alembic."""

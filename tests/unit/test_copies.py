@@ -1,0 +1,206 @@
+"""Copies of records: what they keep, what they leave open, and intervals from them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from coded import CodesInMemory
+from estimating import seeded
+
+from statpress.mechanisms.domain.columns import Categorical, Ordinal
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.copies import Posterior, combined
+from statpress.mechanisms.marginals.denoising import Model
+from statpress.mechanisms.marginals.marginals import (
+    ColumnGroup,
+    Marginals,
+    MarginalsKnobs,
+    Microdata,
+)
+from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.mechanism import Target
+
+N = 3000
+COLUMNS = (
+    Ordinal(name="school", categories=tuple(range(6))),
+    Ordinal(name="pay", categories=tuple(range(7))),
+    Categorical(name="sex", categories=("f", "m")),
+    Categorical(name="region", categories=tuple("abcd")),
+    Ordinal(name="age", categories=tuple(range(5))),
+)
+
+
+def population(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Records of related columns."""
+    school = np.clip(np.rint(rng.normal(2.5, 1.2, N)), 0, 5)
+    sex = rng.random(N) < 0.5
+    age = rng.integers(0, 5, N)
+    pay = np.clip(np.rint(1 + 0.6 * school + 0.8 * sex + 0.3 * age + rng.normal(0, 1.1, N)), 0, 6)
+    region = (rng.integers(0, 3, N) + (school > 3)) % 4
+    return np.ascontiguousarray(np.column_stack([school, pay, sex, region, age]).astype(np.uint8))
+
+
+def drawn(
+    codes: np.ndarray[Any, Any],
+    epsilon: float,
+    seed: int,
+    zeros: tuple[Any, ...] = (),
+    **knobs: Any,
+) -> tuple[Marginals, NoisyMarginals]:
+    domain = Domain(COLUMNS, zeros=zeros)
+    target = Target(epsilon=epsilon, delta=1e-6, n_records=len(codes), n_cells=2, domain=domain)
+    made = Marginals.calibrate(MarginalsKnobs(**knobs), target)
+    coded = CodesInMemory(domain, len(codes), tuple(np.ascontiguousarray(codes.T)))
+    return made, made.release(coded, seeded(seed))
+
+
+def of(made: Marginals, release: NoisyMarginals) -> tuple[Microdata, list[np.ndarray[Any, Any]]]:
+    found = made.postprocess(release)
+    return found, list(found.copies.sets)
+
+
+def slopes(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Least squares of pay on the other numbers: coefficients and their variances."""
+    x = np.column_stack([np.ones(len(codes)), codes[:, [0, 2, 4]]]).astype(float)
+    y = codes[:, 1].astype(float)
+    inverse = np.linalg.inv(x.T @ x)
+    found = inverse @ x.T @ y
+    s2 = float(((y - x @ found) ** 2).mean())
+    return found[1:], s2 * np.diag(inverse)[1:]
+
+
+def test_they_are_as_many_records_and_no_two_are_alike_and_the_same_again() -> None:
+    made, release = drawn(population(np.random.default_rng(1)), 1.0, 1, copies=4)
+    found, sets = of(made, release)
+    assert len(sets) == 4
+    single = np.column_stack(found.codes)
+    assert all(each.shape == single.shape and each.dtype == single.dtype for each in sets)
+    for one, other in itertools.combinations([single, *sets], 2):
+        assert not np.array_equal(one, other)
+    again = of(made, release)[1]
+    assert all(np.array_equal(one, other) for one, other in zip(sets, again, strict=True))
+
+
+def test_without_them_there_are_none_and_the_single_file_is_the_same() -> None:
+    codes = population(np.random.default_rng(1))
+    (one, release), (none, other) = (drawn(codes, 1.0, 1, copies=copies) for copies in (3, 1))
+    assert none.copies == 0 and "copies" not in none.describe()
+    assert of(none, other)[1] == []
+    with_copies, without = of(one, release)[0], of(none, other)[0]
+    assert np.array_equal(with_copies.codes, without.codes)
+    assert Marginals.from_description(one.describe()) == one
+
+
+@pytest.mark.parametrize("copies", [0, 101])
+def test_there_is_a_limit(copies: int) -> None:
+    with pytest.raises(ConfigError, match="1 to 100 copies"):
+        MarginalsKnobs(copies=copies)
+
+
+def test_structural_zeros_hold_in_every_copy() -> None:
+    zero = ZeroPattern((("school", ((0, 1),)), ("pay", ((5, 6),))))
+    codes = population(np.random.default_rng(2))
+    codes = codes[~((codes[:, 0] < 2) & (codes[:, 1] > 4))]
+    made, release = drawn(codes, 0.5, 2, (zero,), copies=3)
+    for each in of(made, release)[1]:
+        assert not ((each[:, 0] < 2) & (each[:, 1] > 4)).any()
+
+
+def test_public_totals_hold_in_every_copy() -> None:
+    codes = population(np.random.default_rng(3))
+    totals = np.zeros((2, 4), dtype=np.int64)
+    np.add.at(totals, (codes[:, 2], codes[:, 3]), 1)
+    made, _ = drawn(codes, 0.5, 3, copies=3)
+    domain = Domain(COLUMNS)
+    made = made.knowing({(2, 3): totals}, domain, N)
+    coded = CodesInMemory(domain, N, tuple(np.ascontiguousarray(codes.T)))
+    for each in of(made, made.release(coded, seeded(3)))[1]:
+        found = np.zeros_like(totals)
+        np.add.at(found, (each[:, 2], each[:, 3]), 1)
+        assert np.array_equal(found, totals)
+
+
+def test_single_columns_differ_by_their_noise() -> None:
+    """Of a column without order the counts of copies are as far apart as two noisy ones."""
+    codes = population(np.random.default_rng(4))
+    made, release = drawn(codes, 0.2, 4, copies=60)
+    _, sets = of(made, release)
+    counts = np.array([np.bincount(each[:, 3], minlength=4) for each in sets])
+    sd = math.sqrt(made.postprocess(release).residuals.table_variance((3,)))
+    assert 0.7 * sd < counts.std(axis=0, ddof=1).mean() < 1.3 * sd
+
+
+def test_what_was_not_measured_is_unknown_and_not_independent() -> None:
+    codes = population(np.random.default_rng(5))
+    made, release = drawn(codes, 3.0, 5, pairs=(ColumnGroup(columns=("pay", "sex")),), copies=12)
+    found, sets = of(made, release)
+    single = np.corrcoef(found.codes[0], found.codes[4])[0, 1]
+    copies = np.array([np.corrcoef(each[:, 0], each[:, 4])[0, 1] for each in sets])
+    assert abs(single) < 0.02
+    assert copies.std(ddof=1) > 0.04
+    measured = np.array([np.corrcoef(each[:, 1], each[:, 2])[0, 1] for each in sets])
+    assert measured.std(ddof=1) < 0.02
+
+
+def test_a_drawn_model_has_its_margins() -> None:
+    made, release = drawn(population(np.random.default_rng(6)), 1.0, 6)
+    model = Posterior.of(release, Model.of(release)).draw(np.random.default_rng(1))
+    for (a, b), table in model.pairs.items():
+        assert table.min() >= 0
+        assert np.abs(table.sum(axis=1) - model.one_way[a]).sum() < 1e-3
+        assert np.abs(table.sum(axis=0) - model.one_way[b]).sum() < 1e-3
+    assert made.groups
+
+
+def test_rubins_rule() -> None:
+    """By hand: W = 2, B = 1, so T = 2 + 4/3, and (3 - 1)(T / (4/3))^2 degrees of freedom."""
+    found = combined([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    assert found.estimate == 2
+    assert found.standard_error == pytest.approx(math.sqrt(2 + 4 / 3))
+    assert found.degrees_of_freedom == pytest.approx(2 * (2.5) ** 2)
+    of_records = combined([1.0, 2.0, 3.0])
+    assert of_records.standard_error == pytest.approx(math.sqrt(4 / 3))
+    assert of_records.degrees_of_freedom == pytest.approx(2)
+    low, high = of_records.interval()
+    assert high - low == pytest.approx(2 * 4.302652729911275 * math.sqrt(4 / 3))
+    assert combined([1.0, 1.0]).interval() == (1, 1)
+    fewer = combined([1.0, 2.0], [4.0, 4.0], share=0.25)
+    assert fewer.standard_error == pytest.approx(math.sqrt(1 + 0.75))
+
+
+@pytest.mark.parametrize(
+    ("figures", "variances"),
+    [([1.0], None), ([1.0, math.nan], None), ([1.0, 2.0], [1.0]), ([1.0, 2.0], [1.0, -1.0])],
+)
+def test_what_cannot_be_combined(figures: list[float], variances: list[float] | None) -> None:
+    with pytest.raises(ConfigError, match="cop"):
+        combined(figures, variances)
+
+
+def test_intervals_from_copies_cover_where_those_from_one_file_do_not() -> None:
+    """Twins: records taken for the confidential ones, and Rubin's rule without B."""
+    whole = np.concatenate([population(np.random.default_rng(100 + i)) for i in range(40)])
+    truth, _ = slopes(whole)
+    hits = dict.fromkeys(("copies", "single", "without B"), 0)
+    n_releases = 30
+    for seed in range(n_releases):
+        made, release = drawn(population(np.random.default_rng(seed)), 0.4, seed, copies=8)
+        found, sets = of(made, release)
+        figures = [slopes(each) for each in sets]
+        one, variance = slopes(np.column_stack(found.codes))
+        for j, true in enumerate(truth):
+            low, high = combined([f[0][j] for f in figures], [f[1][j] for f in figures]).interval()
+            hits["copies"] += low <= true <= high
+            hits["single"] += abs(one[j] - true) <= 1.96 * math.sqrt(variance[j])
+            mean = np.mean([f[0][j] for f in figures])
+            within = np.mean([f[1][j] for f in figures])
+            hits["without B"] += abs(mean - true) <= 1.96 * math.sqrt(within)
+    asked = 3 * n_releases
+    assert hits["copies"] >= 0.88 * asked
+    assert hits["single"] < 0.75 * asked
+    assert hits["without B"] < 0.75 * asked
