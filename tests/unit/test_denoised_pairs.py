@@ -9,13 +9,13 @@ import pytest
 
 from statpress.mechanisms.marginals import denoising, latent_classes, pair_cells
 from statpress.mechanisms.marginals.denoising import (
-    _Basis,
+    Basis,
     _likely,
     _posterior,
-    _predicted,
     _with_every_category,
     fit_margins,
     fit_pair,
+    predicted,
 )
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
@@ -27,7 +27,7 @@ def test_a_cell_is_predicted_by_all_others() -> None:
     rng = np.random.default_rng(1)
     one, other = (m @ m.T for m in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4))))
     y, noise, strength = rng.normal(size=(3, 4)), 0.7, 1.3
-    found = _predicted(np.ones((3, 4)), y, noise, strength, _Basis.of(one), _Basis.of(other))
+    found = predicted(np.ones((3, 4)), y, noise, strength, Basis.of(one), Basis.of(other))
     prior = strength * np.kron(one, other)
     for cell in range(12):
         rest = [c for c in range(12) if c != cell]
@@ -142,7 +142,7 @@ def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
     rng = np.random.default_rng(7)
     shares = [np.full(400, 1 / 400), *[np.full(5, 0.2)] * 4]
     start = [denoising._first_covariance(p, np.eye(len(p))) for p in shares]
-    bases = [_Basis.of(c) for c in start]
+    bases = [Basis.of(c) for c in start]
     noise = {(0, j): rng.normal(0, 10.0, (400, 5)) for j in range(1, 5)}
     posteriors = denoising._all(noise, dict.fromkeys(noise, 100.0), {}, bases)
     errors = []
@@ -290,7 +290,7 @@ def test_large_tables_are_worked_on_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     one_way, pairs = mixture(1, (6, 5, 7))
     classes = LatentClasses.of(one_way, pairs, np.random.default_rng(3))
     rng = np.random.default_rng(4)
-    bases = [_Basis.of(np.cov(rng.normal(size=(k, 30)))) for k in (3, 4, 5)]
+    bases = [Basis.of(np.cov(rng.normal(size=(k, 30)))) for k in (3, 4, 5)]
     residual = rng.normal(size=(3, 4, 5))
 
     def found() -> list[np.ndarray]:
