@@ -148,7 +148,6 @@ def check_product_columns(document: Document, findings: Findings) -> None:
     stems: set[str] = set()
     declared = declared_columns(document)
     for product, said in _written(document, "products").items():
-        place: Keys = ("products", product, "columns")
         written = {f"{product}{part}".casefold() for part in _PARTS}
         if written & stems:
             found = ConfigError(
@@ -158,15 +157,18 @@ def check_product_columns(document: Document, findings: Findings) -> None:
             )
             findings.errors.append(found)
         stems |= written
-        for i, name in enumerate(before := _named_columns(said)):
+        before: list[str] = []
+        for place, name in _named_columns(said):
             with findings.noting():
+                where = document.where(("products", product, *place))
                 if name in OF_BANDS and said.get("bands"):
                     raise ConfigError(
                         f"'{name}' is the name of a column of every band.",
-                        where=document.where((*place, i)),
+                        where=where,
                         next_step="Rename the column in the source, or leave out 'bands'.",
                     )
-                _check_column(name, before[:i], declared, document.where((*place, i)))
+                _check_column(name, before, declared, where)
+            before.append(name)
     for name in _written(document, "checks"):
         if name not in declared:
             findings.errors.append(_undeclared(name, document.where(("checks", name))))
@@ -180,12 +182,25 @@ def _written(document: Document, section: str) -> dict[str, Any]:
     return {key: value for key, value in said.items() if isinstance(key, str)}
 
 
-def _named_columns(product: Any) -> list[str]:
-    """The columns of a product as it is written; none where they are not a list of names."""
-    columns = product.get("columns") if isinstance(product, dict) else None
-    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
-        return []
-    return columns
+def _named_columns(product: Any) -> list[tuple[Keys, str]]:
+    """The columns of a product as it is written, with their places; none that are not all names."""
+    written = product if isinstance(product, dict) else {}
+    found: list[tuple[Keys, Any]] = _listed(("columns",), written.get("columns", []))
+    statistic = written.get("statistic")
+    regression = statistic.get("regression") if isinstance(statistic, dict) else None
+    if isinstance(regression, dict):
+        place: Keys = ("statistic", "regression")
+        found.append(((*place, "of"), regression.get("of")))
+        on = regression.get("on")
+        found += [((*place, "on"), on)] if isinstance(on, str) else _listed((*place, "on"), on)
+    return found if all(isinstance(name, str) for _, name in found) else []
+
+
+def _listed(place: Keys, values: Any) -> list[tuple[Keys, Any]]:
+    """The values of a list with their places; what is not a list as it is."""
+    if not isinstance(values, list):
+        return [(place, None)]
+    return [((*place, i), value) for i, value in enumerate(values)]
 
 
 def _check_column(name: str, before: Sequence[str], declared: Collection[str], where: str) -> None:

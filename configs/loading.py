@@ -228,23 +228,38 @@ class Release:
     overrides: tuple[Applied, ...] = ()
     supersedes: str | None = None
 
-    def plan(self, *, rho_delta: Decimal | None = None, times: Decimal = Decimal(1)) -> Plan:
+    def plan(
+        self,
+        *,
+        rho_delta: Decimal | None = None,
+        times: Decimal = Decimal(1),
+        briefly: bool = False,
+        shares: Mapping[str, Decimal] | None = None,
+    ) -> Plan:
         """Fix every parameter; needs no data.
 
         Args:
             rho_delta: In place of the config's.
             times: Above 0: plan for so many times the budget's epsilon or rho, to compare with.
+            briefly: Only what the plan comes to is asked for, not what choices were between.
+            shares: Of the whole release by product, in place of the config's.
 
         Raises:
             InfeasibleBudgetError: The knobs of a product do not fit its budget.
         """
+        if shares is not None:
+            fixed = [
+                replace(each, share=shares[each.name], open_share=False) for each in self.requests
+            ]
+            return self._planned(fixed, rho_delta, times, briefly)
         findings = Findings()
         with findings.noting():
-            return self._planned(self.requests, rho_delta, times)
+            return self._planned(self._beside_gate(), rho_delta, times, briefly)
         first = findings.errors[0]
         for request in self.requests if len(self.requests) > 1 else ():
             with findings.noting():  # what fails with the whole budget fails with a part
-                self._planned((replace(request, share=Decimal(1)),), rho_delta, times)
+                alone = Decimal(1) if self.config.gate is None else 1 - self.config.gate.share
+                self._planned((replace(request, share=alone),), rho_delta, times, briefly)
         raise together([first, *(each for each in findings.errors if each.where != first.where)])
 
     @property
@@ -275,13 +290,21 @@ class Release:
             share=self.config.gate.share,
         )
 
+    def _beside_gate(self) -> Sequence[ProductRequest]:
+        """The products with their shares of the whole release."""
+        if self.config.gate is None:
+            return self.requests
+        left = 1 - self.config.gate.share
+        return [replace(each, share=part_of(each.share, left)) for each in self.requests]
+
     def _planned(
-        self, requests: Sequence[ProductRequest], rho_delta: Decimal | None, times: Decimal
+        self,
+        requests: Sequence[ProductRequest],
+        rho_delta: Decimal | None,
+        times: Decimal,
+        briefly: bool,
     ) -> Plan:
         gate = self.gate
-        if gate is not None:
-            left = 1 - gate.share
-            requests = [replace(each, share=part_of(each.share, left)) for each in requests]
         with placed(self.document, ("products",)):
             return plan_release(
                 requests,
@@ -289,6 +312,7 @@ class Release:
                 domain=self.domain,
                 privacy=self.privacy,
                 budget=self.budget(rho_delta=rho_delta, times=times),
+                briefly=briefly,
             )
 
     def budget(self, *, rho_delta: Decimal | None = None, times: Decimal = Decimal(1)) -> Budget:

@@ -54,8 +54,8 @@ class ProductConfig(Section):
     columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
     share: Share | None = Field(
         default=None,
-        description="Share of the release's budget. Products without one divide equally what "
-        "the others leave.",
+        description="Share of the release's budget. Where two or more products have none, "
+        "theirs are found by expected errors from what the others leave.",
     )
     accept: (
         Annotated[
@@ -76,9 +76,46 @@ class ProductConfig(Section):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
         schema = handler(core)
+        if "statistic" in cls.model_fields:
+            _columns_in_one_place(handler.resolve_ref_schema(schema))
         if cls.implied:
             _without_mechanism(handler.resolve_ref_schema(schema), cls.implied)
         return schema
+
+
+class RegressionColumns(Section):
+    """The columns of a regression."""
+
+    of: StrictStr = Field(description="The response.")
+    on: Annotated[
+        list[StrictStr],
+        Field(min_length=1, description="The predictors."),
+        BeforeValidator(
+            _listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]
+        ),
+    ]
+
+
+class Regression(Section):
+    """A regression that names its columns, in place of the key ``columns``."""
+
+    regression: RegressionColumns
+
+
+def _with_columns(value: dict[str, Any]) -> dict[str, Any]:
+    """A product with the columns of its regression as its own.
+
+    Raises:
+        ValidationError: The regression's columns are not well formed, by their place in it.
+    """
+    if not isinstance(value.get("statistic"), Mapping):
+        return value
+    if "columns" in value:
+        raise PydanticCustomError(
+            "ConfigError", "has columns in 'statistic' and in 'columns'; leave out 'columns'"
+        )
+    columns = Regression.model_validate(value["statistic"]).regression
+    return {**value, "statistic": "regression", "columns": [columns.of, *columns.on]}
 
 
 def _written(hint: Any) -> Any:
@@ -88,10 +125,14 @@ def _written(hint: Any) -> Any:
 
 def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
     """A product model: the kinds it is for, the key ``mechanism``, and knobs as keys."""
-    hints = {
+    hints: dict[str, Any] = {
         name: Annotated[_written(hint), BeforeValidator(_short)]
         for name, hint in get_type_hints(knobs).items()
     }
+    if "statistic" in hints:
+        named = get_type_hints(knobs)["statistic"]
+        either = BeforeValidator(_short, json_schema_input_type=named | Regression)
+        hints["statistic"] = Annotated[named, either]
     keys: dict[str, Any] = {
         "kind": (Literal[served], ...),
         "mechanism": mechanism,
@@ -198,18 +239,30 @@ def _product(value: Any) -> Any:
         raise PydanticCustomError("union_tag_invalid", "has a mechanism that is not known")
     if isinstance(value, dict) and form in REGISTRY:
         value = {"mechanism": form, **value}
+    place: tuple[str, ...] = (form, "statistic")
     try:
+        if isinstance(value, dict):
+            value = _with_columns(value)
+        place = (form,)
         return PRODUCTS[form].model_validate(value)
     except ValidationError as error:
         details = [
             InitErrorDetails(
                 type=PydanticCustomError(each["type"], each["msg"]),
-                loc=(form, *each["loc"]),
+                loc=(*place, *each["loc"]),
                 input=each["input"],
             )
             for each in error.errors(include_url=False, include_context=False)
         ]
         raise ValidationError.from_exception_data(error.title, details) from None
+
+
+def _columns_in_one_place(schema: dict[str, Any]) -> None:
+    """Ask for columns in the schema where the statistic does not name them."""
+    schema["required"].remove("columns")
+    named = {"properties": {"statistic": {"type": "object"}}, "required": ["statistic"]}
+    asked = {"required": ["columns"]}
+    schema |= {"if": named, "then": {"not": asked}, "else": asked}
 
 
 def _without_mechanism(schema: dict[str, Any], mechanism: str) -> None:

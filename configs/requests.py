@@ -179,6 +179,7 @@ def requests_of(
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *extra))),
                 share=shares[name],
+                open_share=product.share is None,
                 further=further,
             )
 
@@ -189,7 +190,8 @@ _DIGITS = Context(prec=12, rounding=ROUND_DOWN)
 def divided(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
     """Every product's share; they add up to 1 exactly.
 
-    Those without a share divide equally what the others leave. Each gets twelve digits of its part,
+    Those without a share divide equally what the others leave, where planning begins to find theirs
+    (``mechanisms.planning.shares``). Each gets twelve digits of its part,
     and the last of them the rest.
 
     Args:

@@ -15,6 +15,7 @@ from statpress.flows.terminal import registration, table
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.choice import Candidate, compare
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
+from statpress.mechanisms.planning.planner import criterion_of, error_of, error_with_more
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Loss, canonical
 from statpress.tasks.pages.numbers import at_most, how_many
@@ -32,6 +33,7 @@ from statpress.tasks.release.run_places import (
     sources_in_words,
     unfinished_in_words,
 )
+from statpress.tasks.release.share_words import division_words, share_origin, with_more
 from statpress.tasks.report.privacy_page import EXPLANATIONS
 
 if TYPE_CHECKING:
@@ -507,6 +509,11 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
             "kind": product.kind.name,
             "columns": list(product.domain.names),
             "share": canonical(product.request.share),
+            "with_a_tenth_more": {
+                "criterion": product.criterion,
+                "expected_error": error_of(product),
+                "then": error_with_more(plan, product),
+            },
             "epsilon_lower": product.epsilon_bounds.lower,
             "epsilon_upper": product.epsilon_bounds.upper,
             "expected_error": asdict(product.expected_error),
@@ -528,6 +535,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         "explanations": EXPLANATIONS,
         "attack_advantage": plan.attack_advantage,
         **({"checks": checks} if checks else {}),
+        **({"open_shares": asdict(plan.division)} if plan.division else {}),
         "products": products,
         "warnings": _warnings(release, plan, remaining),
         "remaining": loss_facts(remaining),
@@ -541,7 +549,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     rows = [["protected", plan.privacy.words]]
     rows.append(["made from", how_many(plan.privacy.n_units, plan.privacy.n_records)])
     for product in plan.products:
-        rows += _product_rows(product)
+        rows += _product_rows(plan, product)
     if plan.gate is not None:
         cost = f"{canonical(plan.gate.epsilon)}, {canonical(plan.gate.delta)}"
         rows += [[plan.gate.name, ""], ["  share", f"{float(plan.gate.request.share):.6g}"]]
@@ -562,6 +570,8 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         rows.append(["it covers this release", "yes" if fits else "NO"])
     yield table("Plan, from public quantities only", ["", ""], rows)
     yield _memory(release, plan)
+    if plan.division is not None:
+        yield f"shares. {division_words(plan)}"
     yield from _epsilons()
     yield from (f"warning: {text}" for text in _warnings(release, plan, remaining))
 
@@ -596,11 +606,11 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
     return found
 
 
-def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
+def _product_rows(plan: Plan, product: PlannedProduct[Any]) -> list[list[str]]:
     described = kind_of(product).parameters(product)
     rows = [
         [product.request.name, f"{product.kind.name} by {described['mechanism']}"],
-        ["  share", f"{float(product.request.share):.6g}"],
+        ["  share", f"{float(product.request.share):.6g}{share_origin(plan, product)}"],
         ["  cells", f"{product.domain.n_possible:,}"],
         *([f"  {label}", value] for label, value in shown(described)),
         ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
@@ -610,6 +620,8 @@ def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
             for label, shown in product.kind.error_rows(product.mechanism, product.expected_error)
         ),
     ]
+    if more := with_more(plan, product):
+        rows.append(["  a tenth more of the budget", f"{criterion_of(product)} {more}"])
     rows.append(["  verdict", verdict(product).words])
     if product.choice is not None:
         rows.insert(1, ["  chosen", product.choice.reason()])

@@ -138,7 +138,7 @@ HIDDEN = frozenset(
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
         "most_unit_records", "design", "end_share", "part_weight", "reach_factor", "reach_addend",
-        "of_unit", "rounded",
+        "of_unit", "rounded", "categories", "of_some",
     }
 )  # fmt: skip
 """What only programs need, or the expected errors say already; also with a number behind."""
@@ -276,6 +276,11 @@ class Kind:
         del knobs
         return next(iter(self.criteria), "")
 
+    def judged_by(self, first: str, error: ExpectedError) -> str:
+        """A criterion, or the first of which the error is known where that of this one is not."""
+        known = (each for each in self.criteria if math.isfinite(error.deciding(each)))
+        return first if math.isfinite(error.deciding(first)) else next(known, first)
+
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         """What could serve a product, with defaults for what the config does not say.
 
@@ -323,6 +328,14 @@ class Kind:
             ConfigError: The columns do not suit it.
         """
         del further, domain, nulls
+
+    def check_served(self, further: Any, mechanism: Any, target: Target) -> None:
+        """Refuse what a mechanism at fixed parameters cannot publish besides.
+
+        Raises:
+            ConfigError: The mechanism cannot serve it.
+        """
+        del further, mechanism, target
 
     def with_further(
         self, error: ExpectedError, further: Any, mechanism: Any, target: Target

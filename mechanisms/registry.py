@@ -70,6 +70,7 @@ _MECHANISMS = {
     "sample_resample": ("tables.sample_resample:SampleResample", _COUNTS),
     "joint_moments": ("estimates.joint_moments:MeanEstimate", _ESTIMATE),
     "pair_moments": ("estimates.pair_moments:PairEstimate", _ESTIMATE),
+    "regression_moments": ("estimates.regression_moments:RegressionEstimate", _ESTIMATE),
     "noisy_quantile": ("estimates.noisy_quantile:QuantileOfCells", _ESTIMATE),
     "subsample_split": ("estimates.subsample_split:SplitEstimate", _ESTIMATE),
     "dp_bootstrap": ("estimates.dp_bootstrap:BootstrapEstimate", _ESTIMATE),

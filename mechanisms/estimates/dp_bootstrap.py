@@ -69,6 +69,7 @@ from statpress.mechanisms.estimates.resampled import (
 )
 from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
+    NoiseSearch,
     composed,
     gaussian_goal,
     largest_mu_squared,
@@ -388,6 +389,7 @@ class BootstrapReplicates:
         n_records: int,
         replicates: int,
         n_cells: int | None = None,
+        search: NoiseSearch = largest_mu_squared,
     ) -> BootstrapReplicates:
         """The least noise proven to meet a goal, or mu-GDP down to delta = 1e-10.
 
@@ -396,7 +398,7 @@ class BootstrapReplicates:
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         part = BootstrapLoss(Fraction(1), n_records)
         points = gaussian_goal(goal) if isinstance(goal, Fraction) else goal
-        square = largest_mu_squared(part, replicates, points)
+        square = search(part, replicates, points)
         return cls(statistic, n_records, replicates, _noise(statistic, n_records, square))
 
     @classmethod
@@ -541,6 +543,7 @@ class BootstrapEstimate(ResampledEstimate):
         statistic: Statistic,
         goal: Goal,
         presumed: float,
+        search: NoiseSearch,
     ) -> BootstrapReplicates:
         """The least noise that meets the goal, or the paper's if that does."""
         n = target.n_records
@@ -556,7 +559,10 @@ class BootstrapEstimate(ResampledEstimate):
             return proven(
                 target,
                 goal,
-                lambda points: BootstrapReplicates.calibrate(statistic, points, **sizes),
+                search,
+                lambda points: BootstrapReplicates.calibrate(
+                    statistic, points, **sizes, search=search
+                ),
             )
         paper = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
         paper.check_goal(goal)

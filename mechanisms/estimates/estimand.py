@@ -9,8 +9,8 @@ value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
 records that count as 0 elsewhere. Records without a value (``missing``, ``other``, a special value
-outside the range) are left out of a mean, a median or a quantile; other statistics are refused a
-column that can lack values.
+outside the range) are left out of a mean, a median, a quantile or a regression; other statistics
+are refused a column that can lack values.
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ class EstimandKnobs:
         q: For a quantile: the share of records below it.
         group: For a difference: the group whose mean is compared with that of the rest.
         where: Records that count at all, for a count, proportion, mean or sum.
+        categories: For a regression: predictors whose values are numbers, but that count by
+            categories, as those without numbers do.
         inference: An interval by normal approximation, or one that is proven to cover for every
             population in the declared bounds.
         per: Of units with several records what counts one: each record, or each unit, whose
@@ -122,6 +124,7 @@ class EstimandKnobs:
     q: Fraction | None = None
     group: Among | None = None
     where: Among | None = None
+    categories: tuple[str, ...] | None = None
     inference: Literal["asymptotic", "guaranteed"] = "asymptotic"
     per: Per | None = None
     total: Clamped | None = None
@@ -134,7 +137,8 @@ class EstimandKnobs:
         needs = statistic.needs if statistic else ()
         allows = statistic.allows if statistic else ()
         for name, given in {
-            "values": self.values, "q": self.q, "group": self.group, "where": self.where
+            "values": self.values, "q": self.q, "group": self.group, "where": self.where,
+            "categories": self.categories,
         }.items():  # fmt: skip
             if given is not None and name not in needs + allows:
                 raise ConfigError(
@@ -188,6 +192,9 @@ def amounts_of(column: Column) -> range:
     return column.amounts if isinstance(column, Ranges) else range(column.n_values)
 
 
+_MOST_CATEGORIES = 40
+
+
 @dataclass(frozen=True)
 class Argument:
     """A column of a statistic: a number in declared bounds, or 1 and 0.
@@ -197,12 +204,14 @@ class Argument:
         lower: What is scaled to 0.
         upper: What is scaled to 1.
         chosen: Codes that count as 1 where all others count as 0; None for numbers.
+        words: What it is called, if not by its name.
     """
 
     name: str
     lower: float
     upper: float
     chosen: frozenset[int] | range | None = None
+    words: str = ""
 
     @classmethod
     def number(cls, column: Column) -> Self:
@@ -237,6 +246,29 @@ class Argument:
                 where="values",
             )
         return cls(column.name, 0.0, 1.0, codes)
+
+    @classmethod
+    def predictor(cls, column: Column, by_category: bool) -> tuple[Self, ...]:
+        """A column of numbers, or indicators of all its categories but the first."""
+        by_category = by_category or isinstance(column, Date)
+        if not by_category:
+            values = column.decode(np.arange(min(column.n_values, 1))).tolist()
+            by_category = not all(type(value) in (int, float) for value in values)
+        if not by_category:
+            return (cls.number(column),)
+        codes = amounts_of(column)
+        if not 2 <= len(codes) <= _MOST_CATEGORIES:
+            raise ConfigError(
+                f"Column '{column.name}' has {len(codes)} categories; as a predictor it may have "
+                f"2 to {_MOST_CATEGORIES}.",
+                where="columns",
+                next_step="Declare other categories, or leave the predictor out.",
+            )
+        first, *others = column.decode(np.array(codes)).tolist()
+        return tuple(
+            cls(column.name, 0.0, 1.0, frozenset([code]), f"{column.name} {value} against {first}")
+            for code, value in zip(codes[1:], others, strict=True)
+        )
 
     def scaled(self, domain: Domain, cells: Codes) -> Floats:
         """float64[k] in [0, 1] of cells int64[k]; 0 where a number or the record is lacking."""
@@ -291,11 +323,12 @@ class Estimand:
             statistic = NamedStatistic(name=str(knobs.function), columns=own.columns, bounded=own)
         else:
             statistic = named(str(knobs.statistic))
-        wanted = statistic.columns
+        wanted = max(statistic.columns, len(domain.names) if statistic.several else 0)
         beside = [name for name in knobs.columns_beside if name not in domain.names[:wanted]]
         if len(domain.names) != wanted + len(set(beside)):
             raise ConfigError(
-                f"{knobs.named.capitalize()} takes {wanted} column{'s' * (wanted > 1)}.",
+                f"{knobs.named.capitalize()} takes {wanted} {'or more ' * statistic.several}"
+                f"column{'s' * (wanted > 1)}.",
                 where="columns",
             )
         columns = [domain[name] for name in domain.names[:wanted]]
@@ -309,16 +342,20 @@ class Estimand:
             return cls(knobs, (chosen,), statistic, kept, domain.absent)
         lacking = [column for column in columns if len(amounts_of(column)) < column.size]
         if lacking and statistic.leaves_out_missing:
-            kept += (Argument(lacking[0].name, 0.0, 1.0, amounts_of(lacking[0])),)
+            kept += tuple(Argument(each.name, 0.0, 1.0, amounts_of(each)) for each in lacking)
         elif lacking:
             raise ConfigError(
                 f"Column '{lacking[0].name}' can lack a value{_by_codes(lacking[0])}, and "
                 f"{knobs.named} needs one.",
                 where="columns",
-                next_step="Ask for a mean, a median or a quantile, which leave such records out. "
-                "To drop 'missing' from the domain would count nulls as the lowest value.",
+                next_step="Ask for a mean, a median, a quantile or a regression, which leave such "
+                "records out. To drop 'missing' from the domain would count nulls as the lowest "
+                "value.",
             )
-        arguments = tuple(map(Argument.number, columns))
+        if statistic.several:
+            arguments = _regression(columns, knobs.categories or ())
+        else:
+            arguments = tuple(map(Argument.number, columns))
         if knobs.group is not None:
             arguments += (_among(domain, knobs.group),)
         return cls(knobs, arguments, statistic, kept, domain.absent)
@@ -361,6 +398,9 @@ class Estimand:
         if knobs.q is not None:
             figure = f"{float(knobs.q):g} {figure}"
         of = " and ".join(names if knobs.group is None else names[:-1])
+        if self.statistic.several:
+            response, *others = dict.fromkeys(names)
+            of = f"{response} on {' and '.join(filter(None, (', '.join(others[:-1]), others[-1])))}"
         if knobs.values is not None:
             of = _listed(names[0], knobs.values)
         text = f"{figure} of {of}"
@@ -416,6 +456,22 @@ def _check_per_record(knobs: EstimandKnobs, statistic: NamedStatistic) -> None:
             next_step="Leave 'inference' out, or for another statistic than a sum write "
             "'per: unit', by which each unit counts one.",
         )
+
+
+def _regression(columns: list[Column], categories: tuple[str, ...]) -> tuple[Argument, ...]:
+    """A response of numbers, and its predictors."""
+    response, *predictors = columns
+    for name in categories:
+        if name not in [each.name for each in predictors]:
+            raise ConfigError(
+                f"'{name}' is to count by categories, and is not a predictor.",
+                where="categories",
+                next_step="Name predictors only, which stand in 'columns' after the response.",
+            )
+    found = [Argument.number(response)]
+    for each in predictors:
+        found += Argument.predictor(each, each.name in categories)
+    return tuple(found)
 
 
 def _among(domain: Domain, among: Among) -> Argument:

@@ -38,9 +38,10 @@ from statpress.mechanisms.mechanism import (
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 
 Number = int | float
-Inference = Literal["guaranteed", "asymptotic", "approximate"]
+Inference = Literal["guaranteed", "asymptotic", "approximate", "one variance"]
 """Whether an interval covers at its level for every population in the declared bounds; nearly so
-for every one, by normal approximation; or not for some whose rare values decide."""
+for every one, by normal approximation; not for some whose rare values decide; or, but for these,
+where residuals have one variance whatever the predictors are."""
 
 _POINTS, _REACH = 401, 4.0
 
@@ -126,6 +127,11 @@ class EstimateKind(Kind):
                 yield mechanism.name, mechanism, mechanism.knobs(**declared)
             elif mechanism.knobs is EstimandKnobs:
                 yield mechanism.name, mechanism, EstimandKnobs(**declared, inference=inference)
+
+    def objection(self, mechanism: Any, target: Target) -> str:
+        del target
+        words: str = mechanism.objection
+        return words
 
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
@@ -269,6 +275,11 @@ class EstimateMechanism(ABC):
     def span(self) -> float:
         """From the least to the largest value that the last estimate can have."""
         return abs(self.terms.scales[-1].factor)
+
+    @property
+    def objection(self) -> str:
+        """Why ``auto`` never chooses it for what it estimates, as a sentence; empty if it may."""
+        return ""
 
     def remarks(self) -> Iterator[tuple[str, str]]:
         """What a plan says of the intervals in addition to their widths, with labels."""

@@ -3,8 +3,9 @@
 The counterpart of what a plan expects: whoever sees these figures and the release can work out
 exact counts, so they are as private as the counts are, and never for a release. No statistic is
 written down twice: one with a declared sensitivity is evaluated as its mechanisms
-evaluate it, others are the function of joint moments that ``pair_moments`` estimates, and a
-quantile is read off the cells that ``noisy_quantile`` chooses from.
+evaluate it, others are the function of joint moments that ``pair_moments`` estimates, a quantile is
+read off the cells that ``noisy_quantile`` chooses from, and the coefficients of a regression follow
+from the sums that ``regression_moments`` releases.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.noisy_quantile import OrderedCells
 from statpress.mechanisms.estimates.pair_moments import moment_columns
+from statpress.mechanisms.estimates.regression_moments import exact_coefficients
 from statpress.mechanisms.estimates.resampled import statistic_of
 from statpress.mechanisms.estimates.statistics import MomentFormula, Scale, evaluated
 
@@ -103,6 +105,9 @@ def exact_values(
         share = knobs.q or statistic.quantile_share
         assert share is not None
         return (_quantile(estimand, table, share),)
+    if statistic.several:
+        coefficients = exact_coefficients(estimand, table).tolist()
+        return tuple(scale.value(each) for scale, each in zip(scales, coefficients, strict=True))
     some = estimand.of_some and not statistic.is_total
     shared = table.domain.parts > 1 and statistic.moments is not None  # n - 1 is of units
     if statistic.bounded is not None and not some and not shared:

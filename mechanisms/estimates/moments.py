@@ -1,8 +1,9 @@
-"""Estimates from noisy sums of functions of records: the frame of two mechanisms.
+"""Estimates from noisy sums of functions of records: the frame of three mechanisms.
 
 ``joint_moments`` releases the first two moments of one column, ``pair_moments`` moments of one or
-two columns up to degree 4. Both have intervals by normal approximation, and for some statistics
-limits that hold for every population (mechanisms.estimates.guaranteed).
+two columns up to degree 4, ``regression_moments`` the first two of several columns. All have
+intervals by normal approximation, and for some statistics of the first two limits that hold for
+every population (mechanisms.estimates.guaranteed).
 
 **Units with several records.** A unit's records x_1 .. x_k add F = sum of a_i f(x_i) to the sums, f
 the functions of one record. *Each record counts one* (``per: record``): a unit is padded to c

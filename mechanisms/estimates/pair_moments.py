@@ -219,31 +219,26 @@ class MomentSets:
             bias = bias + (up + down) / 2 - plain
         return plain - bias
 
-    def _moved(self, move: Floats) -> Means:
-        """The plain means where those of the monomials are moved, float64[5]."""
-        return _plain((self._first.T + move).T)
+    def _moved(self, moves: Floats) -> Means:
+        """The plain means, [5, .., r], where those of the monomials are moved, float64[5, ..]."""
+        first, r = self._first, self._first.shape[1:]
+        among = (len(FIRST), *[1] * (moves.ndim - 1), *r)
+        return _plain(first.reshape(among) + moves.reshape(moves.shape + (1,) * len(r)))
 
     def _slopes(self, function: MomentPolynomial) -> Slopes:
         """First and second derivatives in the means of the monomials of u and v.
 
         Differences of both sides are exact for a polynomial of degree 3, but for rounding.
         """
-        steps = np.eye(len(FIRST)) * _STEP
-        moved = [(function(self._moved(e)), function(self._moved(-e))) for e in steps]
-        first = np.array([(up - down) / (2 * _STEP) for up, down in moved])
-        steps = np.eye(len(FIRST)) * _STRIDE
-        second = [
-            [
-                sum(
-                    p * q * np.asarray(function(self._moved(p * d + q * e)), np.float64)
-                    for p, q in itertools.product((1, -1), repeat=2)
-                )
-                / (4 * _STRIDE**2)
-                for e in steps
-            ]
-            for d in steps
-        ]
-        return Slopes(first, np.array(second))
+        unit = np.eye(len(FIRST))
+        one, two = _STRIDE * unit[:, :, None], _STRIDE * unit[:, None]
+        up, down = (function(self._moved(sign * _STEP * unit)) for sign in (1, -1))
+        first = (up - down) / (2 * _STEP)
+        second = sum(
+            p * q * np.asarray(function(self._moved(p * one + q * two)))
+            for p, q in itertools.product((1, -1), repeat=2)
+        )
+        return Slopes(first, np.asarray(second / (4 * _STRIDE**2)))
 
     def _errors(self, one_of: Slopes, two_of: Slopes) -> Errors:
         """What the errors of two functions with these derivatives share."""
@@ -413,6 +408,14 @@ class PairEstimate(MomentsEstimate):
             raise ConfigError(
                 f"The mechanism '{cls.name}' takes means of only some records, and here all count.",
                 where="statistic",
+                next_step="Write 'mechanism: auto', or leave the key out.",
+            )
+        one = len(estimand.arguments) == 2 and estimand.arguments[1].chosen is None
+        if estimand.statistic.several and (estimand.of_some or not one):
+            raise ConfigError(
+                f"The mechanism '{cls.name}' takes one predictor of numbers, and columns that "
+                "cannot lack a value.",
+                where="columns",
                 next_step="Write 'mechanism: auto', or leave the key out.",
             )
         if target.n_records < 2:

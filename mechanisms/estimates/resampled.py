@@ -50,7 +50,14 @@ from statpress.mechanisms.estimates.interval_widths import (
     mean_width,
     narrowest_width,
 )
-from statpress.mechanisms.estimates.resampling_noise import DELTA_FLOOR, Goal, gaussian_goal
+from statpress.mechanisms.estimates.resampling_noise import (
+    DELTA_FLOOR,
+    Goal,
+    NoiseSearch,
+    gaussian_goal,
+    largest_mu_squared,
+    promising_mu_squared,
+)
 from statpress.mechanisms.estimates.statistics import (
     Scale,
     Statistic,
@@ -122,7 +129,13 @@ class ResampledEstimate(EstimateMechanism):
     @classmethod
     @abstractmethod
     def resampling(
-        cls, knobs: Any, target: Target, statistic: Statistic, goal: Goal, presumed: float
+        cls,
+        knobs: Any,
+        target: Target,
+        statistic: Statistic,
+        goal: Goal,
+        presumed: float,
+        search: NoiseSearch,
     ) -> Resampling:
         """The least noise that meets the goal, at a presumed variance of the statistic."""
 
@@ -163,13 +176,22 @@ class ResampledEstimate(EstimateMechanism):
             ConfigError: The statistic is not one of these, or the budget is one of rho.
             InfeasibleBudgetError: The budget has no delta, or no noise meets it.
         """
+        return cls._made(knobs, target, largest_mu_squared)
+
+    @classmethod
+    def sketch(cls, knobs: Any, target: Target) -> Self:
+        """At the noise that is found before any proof: for comparing, never for a release."""
+        return cls._made(knobs, target, promising_mu_squared)
+
+    @classmethod
+    def _made(cls, knobs: Any, target: Target, search: NoiseSearch) -> Self:
         cls.check_serves(knobs)
         goal = resampling_goal(target, cls.name)
         estimand = estimand_for(knobs, target, cls.name)
         statistic = statistic_of(estimand)
         cls.check_all_count(estimand, "statistics of")
         variances = _even_variances(estimand, statistic, target.n_records)
-        resamples = cls.resampling(knobs, target, statistic, goal, max(variances))
+        resamples = cls.resampling(knobs, target, statistic, goal, max(variances), search)
         return cls(
             terms=estimand.terms(target.n_records, estimand.spans),
             estimand=estimand,
@@ -446,12 +468,17 @@ def resampling_goal(target: Target, mechanism: str) -> Goal:
     return gaussian_goal(Fraction(math.sqrt(2 * most / order)))
 
 
-def proven(target: Target, goal: Goal, calibrate: Callable[[Goal], Resamples]) -> Resamples:
+def proven(
+    target: Target, goal: Goal, search: NoiseSearch, calibrate: Callable[[Goal], Resamples]
+) -> Resamples:
     """A release calibrated to a goal, of which the planner's composition proves the same.
 
-    The calibration and the planner compose on different grids, which differ by some 10^-11.
+    The calibration and the planner compose on different grids, which differ by some 10^-11. What is
+    only promising is not composed.
     """
     resamples = calibrate(goal)
+    if search is promising_mu_squared:
+        return resamples
     for _ in range(_TRIES):
         loss = compose_quickly([resamples.loss()])
         if target.renyi is not None or target.allows(loss):

@@ -39,11 +39,16 @@ DELTA_FLOOR = 1e-10
 """Smallest delta down to which a calibration to mu is checked."""
 
 Goal = tuple[tuple[float, float], ...]
+NoiseSearch = Callable[..., Fraction]
+"""``largest_mu_squared``, or ``promising_mu_squared`` with the same arguments."""
 
 _PIECES = 256  # of the range of epsilon, each with a tangent of its own
 _INTERVAL = 0.09  # of the grid, over the mu of the goal and the square root of B
 _SLACK = 1e-5  # relative, of mu, what is searched for over what is tried first; then twice it
 _TRIES = 12
+_CLOSE, _NEAR = 1e-6, 1e-4  # relative, how well a mu is searched for, and if only to compare
+_GUESSES = 30
+_LEAST = 1e-300
 _MOST_POINTS = 1 << 20
 
 
@@ -94,16 +99,11 @@ def largest_mu_squared(
     Raises:
         InfeasibleBudgetError: The others already exceed the goal.
     """
-    if times < 1:
-        raise ValueError("times must be at least 1")
-    square = sum((loss.mu_squared for loss in others), Fraction(0))
-    plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
-    mantissa, exponent = math.frexp(_INTERVAL * plain)
-    h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
-    fits, lowered = _quick_check(like, times, h, math.sqrt(square)), 0.0
+    search, h = _quick_search(like, times, goal, others)
+    lowered = 0.0
     for attempt in range(_TRIES):
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
-        mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
+        mu = search(limits, _CLOSE)[0] * (1 - _SLACK * 2**attempt)
         rounded = Fraction(math.floor(mu * 2**40), 2**40)
         excess = _excess(like.at(rounded**2), times, h, goal, others)
         if excess <= 0:
@@ -112,6 +112,36 @@ def largest_mu_squared(
     raise InfeasibleBudgetError(
         "No noise was proven to meet the budget.", next_step="Ask for fewer resamples."
     )
+
+
+@functools.lru_cache(maxsize=256)
+def promising_mu_squared(
+    like: ResampledGaussianLoss,
+    times: int,
+    goal: Goal,
+    others: tuple[GaussianLoss, ...] = (),
+) -> Fraction:
+    """What ``largest_mu_squared`` can give at most: a guide for comparisons, which proves nothing.
+
+    Raises:
+        InfeasibleBudgetError: The others already exceed the goal.
+    """
+    search, _ = _quick_search(like, times, goal, others)
+    return Fraction(math.ceil(search(goal, _NEAR)[1] * 2**40), 2**40) ** 2
+
+
+def _quick_search(
+    like: ResampledGaussianLoss, times: int, goal: Goal, others: tuple[GaussianLoss, ...]
+) -> tuple[Callable[[Goal, float], tuple[float, float]], float]:
+    """A search in doubles for the largest mu that meets a goal near this one, and its grid."""
+    if times < 1:
+        raise ValueError("times must be at least 1")
+    square = sum((loss.mu_squared for loss in others), Fraction(0))
+    plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
+    mantissa, exponent = math.frexp(_INTERVAL * plain)
+    h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
+    passed = _quick_check(like, times, h, math.sqrt(square))
+    return lambda limits, width: _search(functools.partial(passed, limits), plain, width), h
 
 
 def _excess(
@@ -134,13 +164,53 @@ def _goal_mu(goal: Goal) -> float:
     return low
 
 
-def _search(fits: Callable[[float], bool], start: float) -> float:
-    """The largest mu that meets a goal, within 1e-6."""
+def _search(passed: Callable[[float], float], start: float, width: float) -> tuple[float, float]:
+    """A mu that meets a goal and one that does not, apart by a relative width.
+
+    The factor by which a goal is passed grows with mu, so that halving need not ask where the
+    answer follows from what was seen at another point.
+    """
+    seen: dict[float, float] = {}
+
+    def factor(mu: float) -> float:
+        if mu not in seen:
+            seen[mu] = passed(mu)
+        return seen[mu]
+
+    def fits(mu: float) -> bool:
+        if any(mu <= point and seen[point] <= 1 for point in seen):
+            return True
+        if any(mu >= point and seen[point] > 1 for point in seen):
+            return False
+        return factor(mu) <= 1
+
     low, high = _bracket(fits, start)
-    while high / low > 1 + 1e-6:
+    _narrow(factor, low, high, width / 10)
+    while high / low > 1 + width:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return low, high
+
+
+def _narrow(factor: Callable[[float], float], low: float, high: float, apart: float) -> None:
+    """Look where the factor seems to pass 1, till two looks on either side are hardly apart.
+
+    False position on logarithms, with the end that stays weighed less and less (Illinois).
+    """
+    left, right = (math.log(max(factor(end), _LEAST)) for end in (low, high))
+    moved = 0
+    for _ in range(_GUESSES):
+        if high / low <= 1 + 2 * apart or left >= right:
+            return
+        guess = low * (high / low) ** (left / (left - right))
+        guess = min(max(guess, low * (1 + apart)), high / (1 + apart))
+        value, before = math.log(max(factor(guess), _LEAST)), moved
+        if value <= 0:
+            low, left, moved = guess, value, -1
+            right /= 2 if moved == before else 1
+        else:
+            high, right, moved = guess, value, 1
+            left /= 2 if moved == before else 1
 
 
 def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]:
@@ -157,24 +227,24 @@ def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]
 
 def _quick_check(
     like: ResampledGaussianLoss, times: int, h: float, others: float
-) -> Callable[[Goal, float], bool]:
-    """A test of a goal in double precision."""
+) -> Callable[[Goal, float], float]:
+    """The factor by which a goal is passed at most, in double precision; 1 or less is met."""
     law = like.hits(64)
     chances = np.array([float(p.mid()) for p in law.times])
     copies = np.arange(1.0, len(chances) + 1)
     some = float(law.any.mid())
     rest = _chords(lambda epsilon: _gaussian(epsilon, others), h) if others else np.ones(1)
 
-    def fits(goal: Goal, mu: float) -> bool:
+    def passed(goal: Goal, mu: float) -> float:
         def curve(epsilon: Floats) -> Floats:
             inner = np.log1p(np.expm1(epsilon) / some)
             return np.asarray(_gaussian(inner[:, None], copies * mu) @ chances)
 
         epsilon, delta = np.array(goal, dtype=np.float64).T
         read = _read(_chords(curve, h), times, rest, h, epsilon)
-        return bool(np.all(read <= delta))
+        return float(np.max(read / np.maximum(delta, _LEAST)))
 
-    return fits
+    return passed
 
 
 def _gaussian(epsilon: Floats, mu: float | Floats) -> Floats:

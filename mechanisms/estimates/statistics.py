@@ -299,7 +299,7 @@ MEAN_OF_SOME = formula(dataclasses.replace(RATIO, bounds=(0.0, 1.0)), design=SOM
 """The sum of the values of records that count, over their number."""
 
 
-Knob = Literal["values", "q", "group", "where"]
+Knob = Literal["values", "q", "group", "where", "categories"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +323,7 @@ class NamedStatistic:
             or half of them counting; None to have it simulated.
         moments: How it follows from the joint moments of two columns.
         quantile_share: For a quantile without ``q``: the share of records below it.
+        several: Whether further columns may follow, each a predictor, of numbers or categories.
         scales: From the ranges and the number of records to one scale for each number, from its
             value for columns in [0, 1] to its own units; by default it has none.
         words: From the quantity in words to the words for each number.
@@ -338,6 +339,7 @@ class NamedStatistic:
     even_variance: float | None = None
     moments: MomentFormula | None = None
     quantile_share: Fraction | None = None
+    several: bool = False
     scales: Callable[[Spans, int], tuple[Scale, ...]] | None = None
     words: Callable[[str], tuple[str, ...]] | None = None
 
@@ -496,13 +498,15 @@ def _scales(spans: Spans, n_records: int) -> tuple[Scale, ...]:
 
 
 def _words(quantity: str) -> tuple[str, ...]:
-    words = quantity.replace(" and ", " on ")
-    return f"intercept of the {words}", f"slope of the {words}"
+    return f"intercept of the {quantity}", f"slope of the {quantity}"
 
 
 REGRESSION = NamedStatistic(
     name="regression",
     columns=2,
+    allows=("categories",),
+    leaves_out_missing=True,
+    several=True,
     moments=MomentFormula(functions=_intercept_and_slope, origin=_origin),
     scales=_scales,
     words=_words,

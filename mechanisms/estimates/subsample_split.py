@@ -78,6 +78,7 @@ from statpress.mechanisms.estimates.resampled import (
 )
 from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
+    NoiseSearch,
     composed,
     gaussian_goal,
     largest_mu_squared,
@@ -184,6 +185,7 @@ class SubsampleSplit:
         design: SplitDesign | None = None,
         goal: Goal | None = None,
         presumed: float | None = None,
+        search: NoiseSearch = largest_mu_squared,
     ) -> SubsampleSplit:
         """The least noise on the subsamples proven to meet a goal together with the full one.
 
@@ -195,6 +197,7 @@ class SubsampleSplit:
             design: How the budget is split; a good one by default.
             goal: Points (epsilon, largest delta); by default those of mu-GDP down to 1e-10.
             presumed: Variance of the statistic; by default a third of the largest.
+            search: For the noise on the subsamples.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         move, dimension = Fraction(statistic.constant) / n_records, statistic.dimension
@@ -206,7 +209,7 @@ class SubsampleSplit:
         size = max(2, round(design.share * n_records))
         full = StatisticNoise.calibrate(design.full * mu**2, sensitivity=move, dimension=dimension)
         full.check_bounds(*statistic.bounds)  # its steps are smaller than those of the parts
-        square = largest_mu_squared(
+        square = search(
             SubsampleLoss(Fraction(1), Fraction(size, n_records)),
             design.subsamples,
             goal or gaussian_goal(mu),
@@ -331,7 +334,13 @@ class SplitEstimate(ResampledEstimate):
 
     @classmethod
     def resampling(
-        cls, knobs: SplitKnobs, target: Target, statistic: Statistic, goal: Goal, presumed: float
+        cls,
+        knobs: SplitKnobs,
+        target: Target,
+        statistic: Statistic,
+        goal: Goal,
+        presumed: float,
+        search: NoiseSearch,
     ) -> SubsampleSplit:
         """The least noise that meets the goal, by the design asked for or a good one."""
         mu, n = target.largest_mu(), target.n_records
@@ -339,6 +348,7 @@ class SplitEstimate(ResampledEstimate):
         return proven(
             target,
             goal,
+            search,
             lambda points: SubsampleSplit.calibrate(
                 statistic,
                 mu,
@@ -347,6 +357,7 @@ class SplitEstimate(ResampledEstimate):
                 design=design,
                 goal=points,
                 presumed=presumed,
+                search=search,
             ),
         )
 

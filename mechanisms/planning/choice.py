@@ -190,6 +190,7 @@ class ProductRequest:
 
     Attributes:
         further: What is published besides, a value of ``Kind.further``; None if that says nothing.
+        open_share: Whether the config leaves the share open, so that others may serve better.
     """
 
     name: str
@@ -199,6 +200,7 @@ class ProductRequest:
     columns: tuple[str, ...]
     share: Decimal
     further: Any = None
+    open_share: bool = False
 
 
 def meet_budget(
@@ -260,11 +262,29 @@ def _calibrated(
         try:
             mechanism = mechanism_named(request.mechanism)
             _check_needs(mechanism, target)
-            found.append(mechanism.calibrate(request.knobs, target))
+            found.append(calibrated(mechanism, request.knobs, target))
         except (ConfigError, InfeasibleBudgetError) as error:
             error.where = request.name
             raise
     return tuple(found)
+
+
+def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
+    """A mechanism calibrated to a target, once for all that ask for the same.
+
+    What a config names as ``module:name`` is calibrated each time: such objects are equal by name.
+    """
+    if getattr(knobs, "function", None) is None:
+        try:
+            return _calibrated_once(mechanism, knobs, target)
+        except TypeError:  # knobs that cannot be hashed
+            pass
+    return mechanism.calibrate(knobs, target)
+
+
+@functools.lru_cache(maxsize=256)
+def _calibrated_once(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
+    return mechanism.calibrate(knobs, target)
 
 
 def _least_budget(
@@ -421,7 +441,39 @@ def compare(
     )
 
 
-def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = None) -> Choice:
+_SKETCHED = 0.999
+"""Of the error of a sketch, what the mechanism's own is never below."""
+
+
+def _contenders(
+    kind: Kind, knobs: Any, target: Target, pure_target: Target | None
+) -> list[Candidate]:
+    """The candidates, but those that need long and of which a sketch says that another is better.
+
+    A sketch is a mechanism whose noise is not proven yet, and proving only adds to it.
+    """
+    minimise, found, sketched = kind.criterion(knobs), [], []
+    for label, mechanism, own in kind.variants(knobs, serving(kind)):
+        part = pure_target if mechanism.pure and pure_target else target
+        if (sketch := getattr(mechanism, "sketch", None)) is None:
+            found.append(_candidate(kind, label, mechanism, own, part))
+        else:
+            sketched.append((sketch, (kind, label, mechanism, own, part)))
+    least = min((each.error(minimise) for each in found), default=math.inf)
+    for sketch, variant in sketched:
+        if not _SKETCHED * _candidate(*variant, make=sketch).error(minimise) > least:
+            found.append(_candidate(*variant))
+    return found
+
+
+def choose(
+    kind: Kind,
+    knobs: Any,
+    target: Target,
+    pure_target: Target | None = None,
+    *,
+    briefly: bool = False,
+) -> Choice:
     """The mechanism with the least expected error.
 
     Args:
@@ -429,6 +481,7 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
         knobs: What the config says of the product.
         target: What it may spend.
         pure_target: As for ``compare``.
+        briefly: Only the best is asked for, so that not all need be among the candidates.
 
     Raises:
         ConfigError: No mechanism can serve these columns.
@@ -437,7 +490,7 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
     kind.check(knobs, target)
     minimise = kind.criterion(knobs)
     found = sorted(
-        compare(kind, knobs, target, pure_target),
+        (_contenders if briefly else compare)(kind, knobs, target, pure_target),
         key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
     )
     if not found or found[0].mechanism is None:
@@ -456,7 +509,11 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
 
 
 def choose_open(
-    requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
+    requests: Sequence[ProductRequest],
+    asked: Sequence[Target],
+    pure: Sequence[Target | None],
+    *,
+    briefly: bool = False,
 ) -> list[Choice | None]:
     """The choices where requests leave the mechanism open, else None.
 
@@ -465,17 +522,19 @@ def choose_open(
     without delta and none is worse for it.
     """
     alone = pure if len(asked) == 1 else [None] * len(asked)
-    found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
+    found = [_choose(*entry, briefly) for entry in zip(requests, asked, alone, strict=True)]
     if len(asked) > 1 and None not in pure:
-        found = _without_delta(requests, pure, found)
+        found = _without_delta(requests, pure, found, briefly)
     return found
 
 
-def _choose(request: ProductRequest, target: Target | None, pure: Target | None) -> Choice | None:
+def _choose(
+    request: ProductRequest, target: Target | None, pure: Target | None, briefly: bool
+) -> Choice | None:
     if request.mechanism != AUTO or target is None:
         return None
     try:
-        return choose(request.kind, request.knobs, target, pure)
+        return choose(request.kind, request.knobs, target, pure, briefly=briefly)
     except (ConfigError, InfeasibleBudgetError) as error:
         error.where = request.name
         raise
@@ -485,6 +544,7 @@ def _without_delta(
     requests: Sequence[ProductRequest],
     pure: Sequence[Target | None],
     found: list[Choice | None],
+    briefly: bool,
 ) -> list[Choice | None]:
     """The choices if no product may need delta, where all can do so and none is worse for it.
 
@@ -496,7 +556,7 @@ def _without_delta(
     second: list[Choice | None] = []
     for request, target, one in zip(requests, pure, found, strict=True):
         try:
-            two = _choose(request, target, None)
+            two = _choose(request, target, None, briefly)
         except InfeasibleBudgetError:
             return found
         worse = one is not None and two is not None and two.least > one.least
@@ -507,19 +567,24 @@ def _without_delta(
 
 
 def _candidate(
-    kind: Kind, label: str, mechanism: type[Mechanism], knobs: Any, target: Target
+    kind: Kind,
+    label: str,
+    mechanism: type[Mechanism],
+    knobs: Any,
+    target: Target,
+    make: Callable[[Any, Target], Mechanism] | None = None,
 ) -> Candidate:
     try:
         _check_needs(mechanism, target)
-        calibrated = mechanism.calibrate(knobs, target)
-        if reason := kind.objection(calibrated, target):
+        made = make(knobs, target) if make else calibrated(mechanism, knobs, target)
+        if reason := kind.objection(made, target):
             return Candidate(name=label, reason=reason)
-        error = kind.expected_error(calibrated, target)
+        error = kind.expected_error(made, target)
     except StatpressError as problem:
         budget = isinstance(problem, InfeasibleBudgetError) and not mechanism.pure
         lacking = budget and target.rho is None and not target.delta
         return Candidate(name=label, reason=problem.what, needs_delta=lacking)
-    return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)
+    return Candidate(name=label, knobs=knobs, mechanism=made, expected_error=error)
 
 
 def _check_needs(mechanism: type[Mechanism], target: Target) -> None:

@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, TypeVar
 from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
 from statpress.mechanisms.domain.domain import Domain, Privacy
 from statpress.mechanisms.mechanism import (
     MOST_NOISE,
@@ -33,10 +34,19 @@ from statpress.mechanisms.mechanism import (
     Mechanism,
     Target,
 )
-from statpress.mechanisms.planning.charges import exact_sum
-from statpress.mechanisms.planning.choice import Choice, ProductRequest
+from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
+from statpress.mechanisms.planning.choice import Budget, Choice, ProductRequest
 
 M = TypeVar("M", bound=Mechanism, covariant=True)
+
+
+@functools.lru_cache(maxsize=1024)
+def _epsilon_alone(loss: PrivacyLoss, delta: Decimal) -> Bounds:
+    """Epsilon of a loss by itself, found once for all products of one loss and share."""
+    return tabulated(loss).epsilon(double_below(delta))
+
+
+_rho_alone = functools.lru_cache(maxsize=1024)(concentrated)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +58,10 @@ class PlannedProduct(Generic[M]):
         choice: How it was chosen, if it was.
         target: What it was to spend, at first.
         pure_target: What a mechanism that needs no delta could spend, if that is not the same.
-        epsilon: What it costs by itself: the proven epsilon at ``delta``, rounded up.
         delta: Its share of delta.
-        rho: What it costs under zCDP: the proven rho, rounded up.
-        rho_delta: Up to which that holds; 0 if it holds for the whole loss.
-        rho_rule: By which event it holds up to that, of draws (``truncated_draws.RULES``).
-        epsilon_bounds: Enclosure of the exact epsilon at that delta.
         loss: The mechanism's privacy loss at this size and domain.
+        rho_most: Its share of the delta of rho.
+        rho_part: Its share of a budget of rho; None of another.
     """
 
     request: ProductRequest
@@ -62,14 +69,45 @@ class PlannedProduct(Generic[M]):
     mechanism: M
     choice: Choice | None
     target: Target
-    epsilon: Decimal
     delta: Decimal
-    rho: Decimal
-    epsilon_bounds: Bounds
     loss: PrivacyLoss
+    rho_most: Decimal
+    rho_part: Decimal | None = None
     pure_target: Target | None = None
-    rho_delta: Decimal = Decimal(0)
-    rho_rule: str = ""
+
+    @property
+    def epsilon_bounds(self) -> Bounds:
+        """Enclosure of the exact epsilon at ``delta``."""
+        return _epsilon_alone(self.loss, self.delta)
+
+    @property
+    def epsilon(self) -> Decimal:
+        """What it costs by itself: the proven epsilon at ``delta``, rounded up."""
+        return charged(self.epsilon_bounds.upper)
+
+    @functools.cached_property
+    def _rho(self) -> tuple[Decimal, Decimal, str]:
+        rho, rho_delta, rule = _rho_alone(self.loss, self.epsilon, self.delta, self.rho_most)
+        if self.rho_part is not None:
+            proven = self.loss.approximate_rho(double_below(self.rho_most)).rho.upper
+            if proven <= double_below(self.rho_part):
+                rho = min(rho, self.rho_part)
+        return rho, rho_delta, rule
+
+    @property
+    def rho(self) -> Decimal:
+        """What it costs under zCDP: the proven rho, rounded up."""
+        return self._rho[0]
+
+    @property
+    def rho_delta(self) -> Decimal:
+        """Up to which ``rho`` holds; 0 if it holds for the whole loss."""
+        return self._rho[1]
+
+    @property
+    def rho_rule(self) -> str:
+        """By which event ``rho`` holds up to that, of draws (``truncated_draws.RULES``)."""
+        return self._rho[2]
 
     @property
     def attack_advantage(self) -> float:
@@ -87,20 +125,34 @@ class PlannedProduct(Generic[M]):
         return self.request.kind
 
     @functools.cached_property
-    def expected_error(self) -> Any:
-        """The expected error, from public quantities only; of the type that the kind knows.
+    def own_error(self) -> Any:
+        """The expected error of the product itself, of the type that the kind knows.
 
         What only compares mechanisms, and may take a simulation, is in it if one was chosen.
         """
-        target = self.target
         if self.choice is not None:
-            error = self.compared_error
-        else:
-            n_records, n_cells = target.n_records, target.n_cells
-            error = self.mechanism.expected_error(n_records=n_records, n_cells=n_cells)
+            return self.compared_error
+        n_records, n_cells = self.target.n_records, self.target.n_cells
+        return self.mechanism.expected_error(n_records=n_records, n_cells=n_cells)
+
+    @functools.cached_property
+    def expected_error(self) -> Any:
+        """The same with what is published besides, from public quantities only."""
         if self.further is None:
-            return error
-        return self.kind.with_further(error, self.further, self.mechanism, target)
+            return self.own_error
+        return self.kind.with_further(self.own_error, self.further, self.mechanism, self.target)
+
+    @property
+    def criterion(self) -> str:
+        """The error by which it is judged, a key of the kind's ``criteria``."""
+        choice, knobs = self.choice, self.request.knobs
+        first = self.kind.criterion(knobs) if choice is None else choice.minimise
+        return self.kind.judged_by(first, self.compared_error)
+
+    @property
+    def deciding_error(self) -> float:
+        """That error; infinite if it is not known."""
+        return float(self.compared_error.deciding(self.criterion))
 
     @functools.cached_property
     def compared_error(self) -> Any:
@@ -134,6 +186,20 @@ class PlannedProduct(Generic[M]):
         }
 
 
+@dataclass(frozen=True)
+class Division:
+    """How the budget was divided where the config leaves shares open.
+
+    Attributes:
+        names: The products whose shares were open, two or more.
+        gain: By how much their mean expected error (geometric) falls below that with equal shares;
+            0 if shares are equal, None if nothing is known of equal ones, which do not do.
+    """
+
+    names: tuple[str, ...]
+    gain: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a release will do and cost.
@@ -144,9 +210,10 @@ class Plan:
         coded: The columns of which the records' codes are kept, if a product needs them.
         epsilon: Charged in all: the products composed, at ``delta``, rounded up.
         delta: Charged in all.
-        rho: Charged in all under zCDP: an exact sum.
         loss: Of the release; its upper bounds are tight, its lower ones need not be.
+        budget: That was to be met.
         gate: The noisy checks of the input, which cost what a product costs; None if exact.
+        division: How open shares were found; None if fewer than two were open.
     """
 
     privacy: Privacy
@@ -154,16 +221,22 @@ class Plan:
     products: tuple[PlannedProduct[Any], ...]
     epsilon: Decimal
     delta: Decimal
-    rho: Decimal
     loss: PrivacyLoss
     joint: tuple[Domain, ...]
     coded: Domain | None
+    budget: Budget
     gate: PlannedProduct[Any] | None = None
+    division: Division | None = None
 
     @property
     def charged(self) -> tuple[PlannedProduct[Any], ...]:
         """All that costs: the products, and the noisy checks if there are any."""
         return self.products if self.gate is None else (*self.products, self.gate)
+
+    @functools.cached_property
+    def rho(self) -> Decimal:
+        """Charged in all under zCDP: an exact sum."""
+        return exact_sum(product.rho for product in self.charged)
 
     @property
     def amounts(self) -> dict[str, Decimal]:
@@ -256,7 +329,11 @@ class Verdict:
 
 def verdict(product: PlannedProduct[Any]) -> Verdict:
     """The verdict on a product, from public quantities only."""
-    kind, error = product.kind, product.expected_error
+    return judge(product.kind, product.mechanism, product.own_error, product.target)
+
+
+def judge(kind: Kind, mechanism: Mechanism, error: Any, target: Target) -> Verdict:
+    """The verdict on a mechanism at fixed parameters with its expected error for a product."""
     uniform: float = getattr(error, "uniform_share", 0.0)
     if uniform > MOST_UNIFORM:
         return Verdict(
@@ -265,7 +342,7 @@ def verdict(product: PlannedProduct[Any]) -> Verdict:
             value=uniform,
             threshold=MOST_UNIFORM,
         )
-    figure = kind.noise_figure(product.mechanism, error, product.target)
+    figure = kind.noise_figure(mechanism, error, target)
     if figure is not None and figure.value > MOST_NOISE:
         return Verdict(
             name="mostly_noise", figure=figure.words, value=figure.value, threshold=MOST_NOISE

@@ -12,29 +12,33 @@ anything is paid.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from statpress.mechanisms.accounting.balls import Bounds, double_below
+from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
 from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy, parts_of
-from statpress.mechanisms.errors import ConfigError, RecordsError
+from statpress.mechanisms.errors import (
+    ConfigError,
+    InfeasibleBudgetError,
+    RecordsError,
+    StatpressError,
+)
 from statpress.mechanisms.mechanism import Mechanism, Target
-from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
+from statpress.mechanisms.planning.charges import charged, exact_sum
 from statpress.mechanisms.planning.choice import (
     Budget,
     Choice,
     Part,
     ProductRequest,
+    calibrated,
     choose_open,
     gaussian_mu,
     losses_of,
@@ -42,13 +46,16 @@ from statpress.mechanisms.planning.choice import (
     part_of,
     targets,
 )
-from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct
+from statpress.mechanisms.planning.shares import WORTH, Way, with_shares
+from statpress.mechanisms.registry import mechanism_named
 
 _Needed = tuple[Mechanism, Domain]
 """A mechanism and the domain of its product."""
 
 
 _MOST_SHARED = 2**42  # parts of all units, of which sums are exact in 64 bits
+_ROUNDS = 4  # of finding shares, as long as other mechanisms are the best at them
 _SMALL_TABLE = 1 << 20
 """Cells of a joint table that products always share."""
 
@@ -60,15 +67,18 @@ def plan_release(
     privacy: Privacy,
     budget: Budget,
     gate: ProductRequest | None = None,
+    briefly: bool = False,
 ) -> Plan:
     """Fix every product's parameters so that together they meet the budget.
 
     Args:
-        products: At least one; their shares, with that of the gate, add up to 1.
+        products: At least one; their shares, with that of the gate, add up to 1. Of those that are
+            open, others may be found (``mechanisms.planning.shares``).
         domain: The declared domain.
         privacy: Frame of reference of the guarantee.
         budget: Of the release.
         gate: The noisy checks of the input, as a product of its own; None if they are exact.
+        briefly: Only what the plan comes to is asked for, not what choices were between.
 
     Raises:
         ConfigError: A product has only one cell, or a mechanism cannot serve it.
@@ -84,30 +94,20 @@ def plan_release(
                 where=request.name,
                 next_step="Give it a column with at least two cells, or leave it out.",
             )
-    parts = [
-        Part(
-            request.share,
-            Target(
-                n_records=privacy.counting(own).n_records,
-                n_cells=own.n_possible,
-                unit_records=privacy.counting(own).unit_records,
-                # One zero less and the absent cell more would make up for each other.
-                shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
-                domain=own,
-            ),
+    tables = [
+        Target(
+            n_records=privacy.counting(own).n_records,
+            n_cells=own.n_possible,
+            unit_records=privacy.counting(own).unit_records,
+            # One zero less and the absent cell more would make up for each other.
+            shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
+            domain=own,
         )
-        for request, own in zip(requests, domains, strict=True)
+        for own in domains
     ]
-    asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
-    choices = choose_open(requests, asked, pure_asked)
-    requests = tuple(
-        request
-        if choice is None
-        else replace(request, mechanism=choice.mechanism, knobs=choice.knobs)
-        for request, choice in zip(requests, choices, strict=True)
-    )
-    mechanisms, delta = meet_budget(requests, parts, budget)
-    losses = losses_of(mechanisms, parts)
+    met, division = _divided(requests, tables, budget, briefly)
+    requests, choices, asked, mechanisms = met.requests, met.choices, met.asked, met.mechanisms
+    delta, losses = met.delta, losses_of(mechanisms, met.parts)
     domains = [
         _shared(own, mechanism, privacy) for own, mechanism in zip(domains, mechanisms, strict=True)
     ]
@@ -118,9 +118,9 @@ def plan_release(
         )
     )
     if len(planned) == 1:
-        planned = (replace(planned[0], pure_target=pure_asked[0]),)
+        planned = (replace(planned[0], pure_target=met.pure_asked[0]),)
     released = planned[: len(products)]
-    _check_further(released)
+    _check_further(released, briefly)
     needed = [(product.mechanism, product.domain) for product in released]
     used = {name for _, own in needed for name in own.names}
     whole = compose_quickly(losses)
@@ -130,12 +130,131 @@ def plan_release(
         products=released,
         epsilon=_charge(whole, planned, budget, delta),
         delta=delta,
-        rho=exact_sum(product.rho for product in planned),
         loss=whole,
         joint=_joint_domains(domain, needed, privacy.n_records),
         coded=_coded_domain(domain, needed),
+        budget=budget,
         gate=None if gate is None else planned[-1],
+        division=division,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Met:
+    """Products whose mechanisms together meet the budget, with what they were asked for."""
+
+    requests: tuple[ProductRequest, ...]
+    parts: list[Part]
+    asked: Sequence[Target]
+    pure_asked: Sequence[Target | None]
+    choices: Sequence[Choice | None]
+    mechanisms: tuple[Mechanism, ...]
+    delta: Decimal
+
+    def mean_error(self, criteria: Mapping[int, str]) -> float:
+        """Geometric mean of the expected errors of some products, as far as they are known.
+
+        Args:
+            criteria: What decides, by the product's place.
+        """
+        logarithms = []
+        for i, first in criteria.items():
+            kind = self.requests[i].kind
+            error = kind.expected_error(self.mechanisms[i], self.asked[i])
+            figure = error.deciding(kind.judged_by(first, error))
+            if 0 < figure < math.inf:
+                logarithms.append(math.log(figure))
+        return math.exp(math.fsum(logarithms) / max(len(logarithms), 1))
+
+
+def _met(
+    requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget, briefly: bool
+) -> _Met:
+    """Choose, and calibrate to the shares as they are."""
+    parts = [Part(each.share, table) for each, table in zip(requests, tables, strict=True)]
+    asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
+    choices = choose_open(requests, asked, pure_asked, briefly=briefly)
+    chosen = tuple(
+        request
+        if choice is None
+        else replace(request, mechanism=choice.mechanism, knobs=choice.knobs)
+        for request, choice in zip(requests, choices, strict=True)
+    )
+    mechanisms, delta = meet_budget(chosen, parts, budget)
+    return _Met(
+        requests=chosen,
+        parts=parts,
+        asked=asked,
+        pure_asked=pure_asked,
+        choices=choices,
+        mechanisms=mechanisms,
+        delta=delta,
+    )
+
+
+def _divided(
+    requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget, briefly: bool
+) -> tuple[_Met, Division | None]:
+    """The products at the shares that serve best, where theirs are open, and what that gains."""
+    places = [i for i, each in enumerate(requests) if each.open_share]
+    if len(places) < 2:
+        return _met(requests, tables, budget, briefly), None
+    names = tuple(requests[i].name for i in places)
+    try:
+        equal = _met(requests, tables, budget, briefly=True)
+    except InfeasibleBudgetError:
+        equal = None
+    criteria = {i: requests[i].kind.criterion(requests[i].knobs) for i in places}
+    ways = {} if equal is None else {i: [_way(equal.requests[i])] for i in places}
+    found = None
+    for pure in (False, True):
+        if not pure or (equal is not None and _may_be_pure(equal.requests, budget)):
+            other = _found(requests, tables, budget, ways, briefly=briefly, pure=pure)
+            if found is None or (
+                other is not None and other.mean_error(criteria) < found.mean_error(criteria)
+            ):
+                found = other
+    if found is not None:
+        before = None if equal is None else equal.mean_error(criteria)
+        gain = None if before is None else 1 - found.mean_error(criteria) / before
+        if gain is None or gain >= WORTH:
+            return found, Division(names, gain)
+    return _met(requests, tables, budget, briefly), Division(names, 0.0)
+
+
+def _found(
+    requests: Sequence[ProductRequest],
+    tables: Sequence[Target],
+    budget: Budget,
+    ways: Mapping[int, Sequence[Way]],
+    *,
+    briefly: bool,
+    pure: bool,
+) -> _Met | None:
+    """The products at shares that are found with the mechanisms that are best there."""
+    for _ in range(_ROUNDS):
+        shared = with_shares(requests, tables, budget, ways, pure=pure)
+        if shared is requests:
+            return None
+        try:
+            found = _met(shared, tables, budget, briefly)
+        except InfeasibleBudgetError:
+            return None
+        now = {i: _way(each) for i, each in enumerate(found.requests) if each.open_share}
+        if all(way in ways.get(i, [way]) for i, way in now.items()):
+            return found
+        ways = {i: [*ways.get(i, []), way] for i, way in now.items()}
+    return found
+
+
+def _may_be_pure(requests: Sequence[ProductRequest], budget: Budget) -> bool:
+    """Whether the release may come to divide epsilon, though it has a delta."""
+    mechanisms = (mechanism_named(each.mechanism) for each in requests)
+    return budget.rho is None and bool(budget.delta) and all(each.pure for each in mechanisms)
+
+
+def _way(request: ProductRequest) -> Way:
+    return request.mechanism, request.knobs
 
 
 def _coded_domain(domain: Domain, products: Sequence[_Needed]) -> Domain | None:
@@ -216,12 +335,13 @@ def _some(domain: Domain, names: Iterable[str]) -> Domain:
     return domain.project(name for name in domain.names if name in wanted)
 
 
-def _check_further(products: Sequence[PlannedProduct[Any]]) -> None:
+def _check_further(products: Sequence[PlannedProduct[Any]], briefly: bool) -> None:
     """Refuse what the planned mechanisms cannot publish besides."""
     for product in products:
         if product.further is not None:
             try:
-                _ = product.expected_error
+                product.kind.check_served(product.further, product.mechanism, product.target)
+                _ = None if briefly else product.expected_error
             except ConfigError as error:
                 error.where = product.name
                 raise
@@ -244,36 +364,17 @@ def _product(
     budget: Budget,
     delta: Decimal,
 ) -> PlannedProduct[Any]:
-    delta = part_of(delta, request.share)
-    most = budget.rho_delta_of(request.share)
-    bounds, rho, rho_delta, rho_rule = _alone(loss, delta, most)
-    if budget.rho is not None:
-        held = part_of(budget.rho, request.share)
-        if loss.approximate_rho(double_below(most)).rho.upper <= double_below(held):
-            rho = min(rho, held)
     return PlannedProduct(
         request=request,
         domain=domain,
         mechanism=mechanism,
         choice=choice,
         target=target,
-        epsilon=charged(bounds.upper),
-        delta=delta,
-        rho=rho,
-        rho_delta=rho_delta,
-        rho_rule=rho_rule,
-        epsilon_bounds=bounds,
+        delta=part_of(delta, request.share),
         loss=loss,
+        rho_most=budget.rho_delta_of(request.share),
+        rho_part=None if budget.rho is None else part_of(budget.rho, request.share),
     )
-
-
-@functools.lru_cache(maxsize=1024)
-def _alone(
-    loss: PrivacyLoss, delta: Decimal, rho_delta: Decimal
-) -> tuple[Bounds, Decimal, Decimal, str]:
-    """Epsilon and rho of a loss by itself, found once for all products of one loss and share."""
-    bounds = tabulated(loss).epsilon(double_below(delta))
-    return bounds, *concentrated(loss, charged(bounds.upper), delta, rho_delta)
 
 
 def _charge(
@@ -323,23 +424,42 @@ class Offer:
 
 def criterion_of(product: PlannedProduct[Any]) -> str:
     """The error by which a product is judged, in words."""
-    return product.kind.criteria[_criterion(product)]
+    return product.kind.criteria[product.criterion]
 
 
 def error_of(product: PlannedProduct[Any] | None) -> float | None:
     """The error by which a product is judged; None if it is not known or infinite."""
-    if product is None:
+    if product is None or not math.isfinite(product.deciding_error):
         return None
-    found = product.compared_error.deciding(_criterion(product))
-    return float(found) if math.isfinite(found) else None
+    return product.deciding_error
 
 
-def _criterion(product: PlannedProduct[Any]) -> str:
-    """What decides between mechanisms, or the first error that is known where that is not."""
-    first = product.kind.criterion(product.request.knobs)
-    error = product.compared_error
-    known = (each for each in product.kind.criteria if math.isfinite(error.deciding(each)))
-    return first if math.isfinite(error.deciding(first)) else next(known, first)
+A_TENTH = Decimal("0.1")
+"""Of the release's budget, what a product is given more to see what it gains."""
+
+
+def error_with_more(plan: Plan, product: PlannedProduct[Any]) -> float | None:
+    """About the error by which a product is judged if it had a tenth of the budget more.
+
+    The mechanism stays, and so do the parts of all others. None if the error is not known.
+    """
+    own, pure = error_of(product), not plan.delta
+
+    def at(share: Decimal) -> float:
+        table = replace(product.target, epsilon=0.0, delta=0.0, rho=None, rho_delta=0.0, renyi=None)
+        parts = [Part(share, table)] * len(plan.charged)
+        target = targets(plan.budget, parts, pure=pure)[0]
+        mechanism = calibrated(type(product.mechanism), product.request.knobs, target)
+        error = product.kind.expected_error(mechanism, target)
+        return float(error.deciding(product.criterion))
+
+    if own is None:
+        return None
+    try:
+        before, after = (at(product.request.share + more) for more in (Decimal(0), A_TENTH))
+    except StatpressError:  # parameters that fit the whole release, but not this part
+        return own
+    return own * after / before if before else own
 
 
 def errors_over(offers: Sequence[Offer], name: str) -> list[tuple[Offer, float]]:

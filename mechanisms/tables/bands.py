@@ -462,11 +462,26 @@ class ExpectedBands(ExpectedCounts):
                 yield "", f"+- {records:,.1f} records of those counted"
 
 
+def check_served(knobs: BandKnobs, mechanism: Any, target: Target) -> None:
+    """Refuse bands that a mechanism at fixed parameters does not have.
+
+    Raises:
+        ConfigError: It has none, has too many cells, or its noise is too wide.
+    """
+    law = law_of(mechanism, n_records=target.n_records, n_cells=target.n_cells)
+    _check_size(target.n_cells)
+    if "cumulative" in knobs.bands and law.strays(0) is None:
+        raise ConfigError(
+            "The noise of this many cells is too wide for its sums to be bounded.",
+            where="bands",
+            next_step="Name the mechanism 'gaussian', or ask for 'bands: [cells]'.",
+        )
+
+
 def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Target) -> Any:
-    """An expected error with the half widths of the bands."""
+    """An expected error with the half widths of the bands, which the mechanism has."""
     n, k = target.n_records, target.n_cells
     law = law_of(mechanism, n_records=n, n_cells=k)
-    _check_size(k)
     widths: dict[str, float] = {}
     if "cells" in knobs.bands:
         typical = np.array([round(law.cells.whole() / k)])
@@ -478,12 +493,7 @@ def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Ta
         widths["cell_band_share"] = float(shares[1][0] - shares[0][0]) / 2
     if "cumulative" in knobs.bands:
         strays = law.strays(0)
-        if strays is None:
-            raise ConfigError(
-                "The noise of this many cells is too wide for its sums to be bounded.",
-                where="bands",
-                next_step="Name the mechanism 'gaussian', or ask for 'bands: [cells]'.",
-            )
+        assert strays is not None  # or it was refused
         count = count_distance(strays, knobs.confidence)
         share, _ = cumulative_share(law, strays, knobs.confidence)
         widths["cumulative_band_records"] = min(count, float(n))

@@ -413,9 +413,13 @@ def _fine_pseudocount(records: int, target: Target) -> Fraction:
 
 
 def _last(condition: Callable[[int], bool], low: int, high: int) -> int:
-    """Last integer at which a condition, true at low and false at high, is true."""
+    """Last integer at which a condition, true at low and false at high, is true.
+
+    While high is several times low, their exponents are halved: from 1 to 1e15 in five looks.
+    """
     while high - low > 1:
-        middle = (low + high) // 2
+        least = max(low, 1)
+        middle = math.isqrt(least * high) if high >= 4 * least else (low + high) // 2
         if condition(middle):
             low = middle
         else:

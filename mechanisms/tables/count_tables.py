@@ -215,6 +215,10 @@ class TableKind(CountsKind):
                 next_step="Leave out 'bands'.",
             )
 
+    def check_served(self, further: BandKnobs, mechanism: Any, target: Target) -> None:
+        if further.bands:
+            bands.check_served(further, mechanism, target)
+
     def with_further(self, error: Any, further: BandKnobs, mechanism: Any, target: Target) -> Any:
         return bands.expected(error, further, mechanism, target) if further.bands else error
 

@@ -53,8 +53,13 @@ _KNOWN = {
     "guaranteed": "guaranteed for every population within the declared bounds",
     "asymptotic": "by normal approximation; at most 1.5 points less for rare values",
     "approximate": "approximate: less where rare values decide",
+    "one variance": (
+        "by normal approximation, if residuals have one variance whatever the predictors are; less "
+        "where rare values decide"
+    ),
 }
 _MOST_CHARTS = 12
+_MOST_IN_A_LINE = 4
 _MOST_POINTS = 400
 _ALIKE = 20.0
 """How many times wider one interval may be than another on the same axis."""
@@ -265,7 +270,9 @@ COLUMNS = {
         "asymptotic: by normal approximation, at most 1.5 points below it for rare values, "
         "and missing at most 1.3 times as often as stated. "
         "approximate: some populations whose rare values decide are covered less often, or, of a "
-        "quotient whose denominator is of few records, releases that have an interval are.",
+        "quotient whose denominator is of few records, releases that have an interval are. "
+        "one variance: of a regression, by normal approximation if the residuals have one variance "
+        "whatever the predictors are, and less where rare values decide.",
     ),
 }
 """Columns of the file of estimates: type and description."""
@@ -341,17 +348,20 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
     def words(self, product: Planned, plan: Plan) -> ReaderWords:
         """What is estimated, how wide the interval may be, and what intervals mean."""
         expected = product.expected_error
-        listed = "; ".join(
+        listed = [
             f"{quantity}, expected width {'without end' if width is None else f'{width:.4g}'}"
             for quantity, width in zip(
                 map(escaped, expected.quantities), expected.width, strict=True
             )
-        )
+        ]
         item = (
             f"- `{product.name}`: estimates with intervals at level "
-            f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}` "
-            f"({listed})."
+            f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}`"
         )
+        if len(listed) <= _MOST_IN_A_LINE:
+            item += f" ({'; '.join(listed)})."
+        else:
+            item = "\n  - ".join([f"{item}:", *listed])
         per = product.request.knobs.per
         counted = {f"each {per}": _COUNTS_ONE[per]} if per else {}
         return ReaderWords(item, {"intervals": _INTERVALS, **counted})
@@ -432,8 +442,9 @@ _INTERVALS = (
     "it can be. An interval is `approximate` where populations with rare values may be "
     "covered less often, `guaranteed` where it covers every population within the bounds "
     "that the config declares for the column: values beyond them count as the nearest "
-    "bound, in the estimate too. `shape` says where a confidence set is not an interval: "
-    "what was released may leave even the whole line. "
+    "bound, in the estimate too. That of a coefficient with `one variance` takes residuals to have "
+    "one variance, whatever the predictors are. `shape` says where a confidence set is not an "
+    "interval: what was released may leave even the whole line. "
     "Where `cells` is 1, it is one cell of the declared column, and only "
     "narrower cells could tell more."
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -163,7 +164,13 @@ def _manifest_facts(run: Run, release: Release, charge: Entry | None) -> dict[st
 def versions(formats: Iterable[str] = ()) -> dict[str, str]:
     """Of Python and of the packages that a bundle with files of these formats depends on."""
     names = (*_PACKAGES, *(("pyreadstat",) if {*formats} & {*STAT} else ()))
-    return {"python": platform.python_version()} | {name: version(name) for name in names}
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
+
+
+@functools.cache
+def _version(package: str) -> str:
+    """That of an installed package, whose metadata are read once."""
+    return version(package)
 
 
 def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from statpress.tasks.products.product_kind import WorkingMemory
 
 
-def plan_for_account(
-    home: Home, release: Release, plan: Plan, *, times: Decimal = Decimal(1)
-) -> Plan:
+def plan_for_account(home: Home, release: Release, plan: Plan) -> Plan:
     """The plan, without a delta of rho where the account has none to give.
 
     An account of rho whose limit of delta is 0 is charged the rho of the whole loss, which is
@@ -59,17 +57,22 @@ def plan_for_account(
     Raises:
         InfeasibleBudgetError: It buys none that fit the config.
     """
-    if not plan.amounts["rho_delta"]:
+    if not plan.amounts["rho_delta"] or _rho_delta(home, release) is None:
         return plan
+    return release.plan(rho_delta=Decimal(0))
+
+
+def _rho_delta(home: Home, release: Release) -> Decimal | None:
+    """The delta of rho in place of the config's: 0 where the account has none to give."""
     from statpress.tasks.ledger.home_ledger import account_terms
 
     try:
         account = account_terms(home, release.config.dataset)
     except LedgerError:
-        return plan  # the check of the budget says what is wrong
+        return None  # the check of the budget says what is wrong
     if account is None or account.policy != "zcdp" or account.limit["rho_delta"]:
-        return plan
-    return release.plan(rho_delta=Decimal(0), times=times)
+        return None
+    return Decimal(0)
 
 
 def publishing_key(release: Release) -> Ed25519PrivateKey | None:
@@ -261,14 +264,16 @@ def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, A
 def offers_of(
     home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
 ) -> list[Offer]:
-    """The plan among those of other budgets, ascending.
+    """The plan among those of other budgets with its shares, ascending.
 
     Each takes as long as the first; where there are several processors some are made in forks.
     """
+    rho_delta = _rho_delta(home, release)
+    shares = {product.name: product.request.share for product in plan.products}
 
     def offered(times: Decimal) -> Offer:
         try:
-            planned = plan_for_account(home, release, release.plan(times=times), times=times)
+            planned = release.plan(rho_delta=rho_delta, times=times, briefly=True, shares=shares)
         except StatpressError as error:
             return Offer(times, None, error.what)
         for product in planned.products:

@@ -41,6 +41,7 @@ from statpress.tasks.pages.numbers import at_most, count, how_many, measured, sh
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.foreseen import offers_of, warnings
+from statpress.tasks.release.share_words import division_words, share_origin, with_more
 
 _ERRORS = {
     "total variation of pairs": "The share of records that stand in a wrong cell of a table of "
@@ -153,12 +154,33 @@ def _shares(release: Release, plan: Plan, offers: Sequence[Offer]) -> Grid | Non
             for ratio in (0.5, 2.0)
         )
         figures = [measured(each, 3) for each in (half, error_of(product), double)]
-        rows.append([product.name, share(own), criterion_of(product), *figures])
+        more = with_more(plan, product) or measured(None)
+        rows.append(
+            [
+                product.name,
+                share(own) + share_origin(plan, product),
+                criterion_of(product),
+                *figures,
+                more,
+            ]
+        )
+    division = division_words(plan)
     return Grid(
-        ["product", "share", "expected error", "with half its share", "planned", "with twice"],
+        [
+            "product",
+            "share",
+            "expected error",
+            "with half its share",
+            "planned",
+            "with twice",
+            "with a tenth more of the budget",
+        ],
         rows,
-        note="Read off the curves above, so the errors with other shares are approximate. What one "
-        "product gains the others lose: the shares add up to the release's budget.",
+        note=f"{division} "
+        * bool(division)
+        + "Errors with half and twice a share are read off the "
+        "curves above, so they are approximate. What one product gains the others lose: the shares "
+        "add up to the release's budget.",
     )
 
 

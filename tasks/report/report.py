@@ -8,6 +8,7 @@ section of each product, which its kind makes.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import logging
 import math
@@ -270,7 +271,7 @@ class PublicWords:
         """A product's title, or its name."""
         return self.words(product).get("title", product)
 
-    @property
+    @functools.cached_property
     def source_kind(self) -> str | None:
         """What the records were counted from, in words without its place; None if unknown."""
         path = self.folder / "config.yaml"

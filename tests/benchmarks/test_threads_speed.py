@@ -66,7 +66,7 @@ def test_counting_coded_columns(tmp_path: Any) -> None:
 
 
 def test_swapping_records() -> None:
-    sizes, by_column = latent(N, COLUMNS)
+    sizes, by_column = latent(N // 4, COLUMNS)
     true = np.ascontiguousarray(by_column.T)
     pairs = list(itertools.combinations(range(COLUMNS), 2))
     shapes = [(sizes[a], sizes[b]) for a, b in pairs]

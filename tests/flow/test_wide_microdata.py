@@ -52,7 +52,8 @@ products:
 """
 WIDE = ["born", "region", "age", "pay", "work", "visits"]
 PAIRS = list(itertools.combinations(WIDE, 2))
-STEMS = ["wide", "wide_tables", "wide_pairs", "small", "small_tables", "small_pairs", "pays"]
+OF_RECORDS = ["", "_copies", "_tables", "_pairs"]
+STEMS = [f"{name}{of}" for name in ("wide", "small") for of in OF_RECORDS] + ["pays"]
 MADE: dict[str, tuple[Plan, Path]] = {}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from coded import codes_of
 from generated_sources import tables, text_tables
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
 from statpress.tasks.source import scanning
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.files import FileSource
-from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
+from statpress.tasks.source.scanning import scan, scan_wide, spill
 
 CHECK = settings(
     max_examples=8,
@@ -47,13 +48,6 @@ def agree_wide(source: FileSource, domain: Domain, coded: Domain, folder: Path) 
     alone.mkdir()
     written = spill(source, coded, n_records=1, folder=alone)
     assert codes_of(found.coded) == codes_of(written)
-
-
-def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
-    """The codes of all records, in order."""
-    every = range(len(spilled.domain.columns))
-    chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
-    return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
 
 
 def some_tables(domain: Domain, data: st.DataObject) -> list[Domain]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -91,16 +92,15 @@ def kept(known: Known, records: NDArray[np.uint8]) -> list[bool]:
     return found
 
 
-def judged(first: int, tables: int, records: int = 1) -> list[tuple[float, float]]:
-    """Of so many tables the weakest relation that the plan says is kept, and the share kept.
+@functools.cache
+def released(first: int, tables: int) -> list[tuple[Marginals, int, float]]:
+    """Of so many tables the mechanism, the number of records, and the share kept.
 
     Args:
         first: Seed of the first.
         tables: With at least ``FEWEST`` relations each.
-        records: Whose errors are promised, as a multiple of those there are; a broken twin's is
-            not 1.
     """
-    found: list[tuple[float, float]] = []
+    found: list[tuple[Marginals, int, float]] = []
     for seed in itertools.count(first):
         if len(found) == tables:
             return found
@@ -118,10 +118,22 @@ def judged(first: int, tables: int, records: int = 1) -> list[tuple[float, float
         rng = SeededRandomness(np.random.PCG64(seed))
         release = made.release(CodesInMemory(domain, n, tuple(known.codes)), rng)
         shown = kept(known, np.array(made.postprocess(release).codes))
+        found.append((made, n, float(np.mean(shown))))
+    raise AssertionError
+
+
+def judged(first: int, tables: int, records: int = 1) -> list[tuple[float, float]]:
+    """Of so many tables the weakest relation that the plan says is kept, and the share kept.
+
+    The plan promises the errors of ``records`` times as many as there are; a broken twin's of
+    more than once as many.
+    """
+    found = []
+    for made, n, share in released(first, tables):
         least = made.expected_error(n_records=records * n, n_cells=2).least_association
         assert least is not None
-        found.append((least, float(np.mean(shown))))
-    raise AssertionError
+        found.append((least, share))
+    return found
 
 
 def right(found: list[tuple[float, float]]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from statpress.mechanisms.domain.contingency_table import (
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.tasks.release.entropy import SeededRandomness
 
+if TYPE_CHECKING:
+    from statpress.tasks.source.scanning import SpilledColumns
+
 _CHUNK = 1 << 17
 
 
@@ -29,6 +32,13 @@ def domain_of(
     """Columns c0, c1, ... of these sizes."""
     columns = tuple(Integer(name=f"c{i}", lower=0, upper=k - 1) for i, k in enumerate(sizes))
     return Domain(columns, zeros, absent)
+
+
+def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
+    """The codes of all records, in order."""
+    every = range(len(spilled.domain.columns))
+    chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
+    return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

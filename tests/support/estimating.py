@@ -37,6 +37,7 @@ KNOBS: dict[str, Any] = {
     "q": Fraction(1, 4),
     "group": Among(column="sex", values=("m",)),
     "where": Among(column="region", values=("north",)),
+    "categories": ("debt",),
 }
 """A value of every knob that a statistic may need, for the columns above."""
 

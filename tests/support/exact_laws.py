@@ -34,6 +34,7 @@ from statpress.mechanisms.estimates.dp_bootstrap import BootstrapEstimate
 from statpress.mechanisms.estimates.joint_moments import MeanEstimate
 from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile, QuantileOfCells
 from statpress.mechanisms.estimates.pair_moments import PairEstimate
+from statpress.mechanisms.estimates.regression_moments import RegressionEstimate
 from statpress.mechanisms.estimates.subsample_split import SplitEstimate
 from statpress.mechanisms.functions.bernstein import FunctionRelease
 from statpress.mechanisms.marginals.marginals import Marginals
@@ -189,6 +190,12 @@ def _(mechanism: MeanEstimate) -> Noise:
 def _(mechanism: PairEstimate) -> Noise:
     sds = {"sums": mechanism.moments.noise.sigma}
     return Noise(sds, _FINE.format("several sums, see test_moment_designs.py"))
+
+
+@noise_of.register
+def _(mechanism: RegressionEstimate) -> Noise:
+    sds = {"sums": mechanism.moments.noise.sigma}
+    return Noise(sds, _FINE.format("several sums, see test_regression_moments.py"))
 
 
 @noise_of.register

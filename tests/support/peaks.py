@@ -20,6 +20,7 @@ import numpy as np
 STATISTIC = {
     "joint_moments": "mean",
     "pair_moments": "correlation",
+    "regression_moments": "regression",
     "noisy_quantile": "median",
     "dp_bootstrap": "mean",
     "subsample_split": "mean",

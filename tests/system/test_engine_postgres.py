@@ -15,6 +15,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from coded import codes_of
 from generated_sources import tables, totals_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ from statpress.tasks.source import postgres as postgres_copy
 from statpress.tasks.source.aggregates import Units, count, profile
 from statpress.tasks.source.engine import Credentials, Snapshot, reader_named
 from statpress.tasks.source.postgres import PostgresSource
-from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
+from statpress.tasks.source.scanning import scan, scan_wide, spill
 
 if TYPE_CHECKING:
     from postgres import Server
@@ -75,12 +76,6 @@ def written(url: str, table: pa.Table, **types: Any) -> None:
 
     write_table(url, "records", table, **types)
     run(url, "GRANT SELECT ON public.records TO onlooker")
-
-
-def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
-    every = range(len(spilled.domain.columns))
-    chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
-    return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
 
 
 def holdable(table: pa.Table) -> bool:

@@ -14,6 +14,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from coded import codes_of
 from generated_sources import tables, totals_of
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ from statpress.mechanisms.errors import SourceUnavailableError
 from statpress.tasks.source import files, postgres
 from statpress.tasks.source.aggregates import Units, count, profile
 from statpress.tasks.source.engine import Credentials, Snapshot
-from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
+from statpress.tasks.source.scanning import scan, scan_wide, spill
 from statpress.tasks.source.spark import SparkSource
 
 if TYPE_CHECKING:
@@ -60,12 +61,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSource]:
     yield snapshot.of(SparkSource(str(folder / "first.parquet"), master="local[2]"))
     snapshot.close()
     patch.undo()
-
-
-def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
-    every = range(len(spilled.domain.columns))
-    chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
-    return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
 
 
 @settings(

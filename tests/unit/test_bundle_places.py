@@ -653,10 +653,10 @@ def test_a_path_that_a_manifest_lists_twice_is_refused(tmp_path: Path, order: in
 def test_very_many_strays_are_counted(tmp_path: Path) -> None:
     path = zipped(make_bundle(tmp_path / "first"))
     with zipfile.ZipFile(path, "a") as archive:
-        for number in range(100_000):
+        for number in range(10_000):
             archive.writestr(f"{number:06}", b"")
     said = refused(path)
-    assert said.count("was added") == 20 and said.endswith("and 99,980 more.")
+    assert said.count("was added") == 20 and said.endswith("and 9,980 more.")
     assert "000000 was added; 000001 was added" in said and len(said) < 1000
 
 

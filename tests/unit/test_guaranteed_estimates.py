@@ -69,7 +69,7 @@ def test_only_mechanisms_with_a_guarantee_are_tried() -> None:
     serving = [each for each in REGISTRY.values() if ESTIMATE in each.kinds]
     certain = {name for name, _, _ in ESTIMATE.variants(knobs_of("mean"), serving)}
     every = {name for name, _, _ in ESTIMATE.variants(knobs_of("mean", "asymptotic"), serving)}
-    assert certain == {"joint_moments", "pair_moments", "noisy_quantile"}
+    assert certain == {"joint_moments", "pair_moments", "regression_moments", "noisy_quantile"}
     assert every == certain | {"dp_bootstrap", "subsample_split"}
 
 

@@ -67,14 +67,16 @@ def test_the_form_is_the_variance_at_its_ratio_and_more_elsewhere() -> None:
 def test_bend_is_twice_the_variance_of_the_second_order_term(wanted: object) -> None:
     """For a quadratic f(m + e) - f(m) - g'e; a cubic has a third-order term, here small."""
     rng, scale = np.random.default_rng(4), 0.02
+    among = [POWERS.index(power) for power in FIRST]
     means = np.zeros((len(POWERS), 1))
-    means[[POWERS.index(power) for power in FIRST], 0] = 0.1, -0.2, 0.12, 0.03, 0.2
+    means[among, 0] = 0.1, -0.2, 0.12, 0.03, 0.2
     noise = scale * rng.normal(size=(len(POWERS), 6))
-    known, ones = MomentSets(means, noise, 1000), np.ones((1, 200_000))
-    many = MomentSets(means * ones, noise, 1000)
+    known, moved = MomentSets(means, noise, 1000), np.repeat(means, 200_000, axis=1)
     for function in (wanted.numerator, *wanted.denominators):  # type: ignore[attr-defined]
         slopes = known._slopes(function)
-        move = noise[[POWERS.index(power) for power in FIRST]] @ rng.normal(size=(6, 200_000))
-        second = function(many._moved(move.T)) - function(known._at) - slopes.first[:, 0] @ move
+        move = noise[among] @ rng.normal(size=(6, 200_000))
+        moved[among] = means[among] + move
+        at_moved = MomentSets(moved, noise, 1000)._at
+        second = function(at_moved) - function(known._at) - slopes.first[:, 0] @ move
         bend = known._errors(slopes, slopes).bend
         assert 2 * second.var() == pytest.approx(float(bend[0]), rel=0.03)

@@ -87,8 +87,15 @@ def test_it_takes_the_columns_that_it_says(statistic: NamedStatistic) -> None:
     assert len(estimand.statistic.own_units(estimand.arguments, 100)) == len(
         statistic.quantities(estimand.quantity())
     )
-    with pytest.raises(ConfigError, match=f"takes {statistic.columns} column"):
-        Estimand.resolve(knobs, domain_of([*names, "age"]))
+    further = [*names, "age"]
+    if statistic.several:
+        arguments = Estimand.resolve(knobs, domain_of(further)).arguments
+        assert [each.name for each in arguments] == further
+        with pytest.raises(ConfigError, match=f"takes {statistic.columns} or more columns"):
+            Estimand.resolve(knobs, domain_of(names[:-1]))
+    else:
+        with pytest.raises(ConfigError, match=f"takes {statistic.columns} column"):
+            Estimand.resolve(knobs, domain_of(further))
     if statistic.bounded is not None:
         assert statistic.bounded.columns == len(names)
 

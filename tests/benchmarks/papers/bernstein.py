@@ -25,7 +25,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +42,7 @@ from statpress.mechanisms.functions.polynomials import iterated_basis, lattice
 from statpress.mechanisms.functions.risk import EmpiricalRisk
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
+from tests.benchmarks.papers.comparison import new_figure
 
 Floats = NDArray[np.float64]
 
@@ -266,15 +266,6 @@ def write(rows: Sequence[Row], repetitions: int, path: Path) -> None:
                 [row.panel, row.epsilon, row.curve, repetitions, f"{row.mean:.6g}"]
                 + [f"{row.standard_error:.3g}", f"{ratio:.4g}", row.parameters]
             )
-
-
-def new_figure(width: float, height: float) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
