@@ -206,7 +206,9 @@ _AT_ONCE = 1 << 21  # cells of a table times strengths
 _LEAST_EIGENVALUE = 1e-10  # of the largest; what is below is rounding
 _MANY_CODES, _LEAST_OF_MANY = 128, 2e-3  # most contrasts of so many codes carry no signal
 _LEAST_VARIANCE = 1e-3  # of that of the noise, of a cell given the others
-_PRIOR_WEIGHT = 5.0
+_PRIOR_WEIGHT, _PRIOR_OF_A_CODE = 5.0, 1 / 8
+"""Directions that the prior of a column's covariance counts as, at least and for each code: a few
+pairs say little of the covariance of a thousand codes, and their noise would be learnt."""
 _MODEL_ERROR = 0.25
 _INTERACTION = 0.15
 """Standard deviation of the logarithm of a cell's share for all that its pairs do not say. Halved
@@ -418,8 +420,8 @@ def _updated(
     start: Sequence[Floats], bases: Sequence[Basis], posteriors: Mapping[Group, _Posterior]
 ) -> list[Floats]:
     """The covariances of all columns from the posteriors of their pairs."""
-    sums = [_PRIOR_WEIGHT * c for c in start]
-    weights = [_PRIOR_WEIGHT] * len(start)
+    weights = [max(_PRIOR_WEIGHT, _PRIOR_OF_A_CODE * len(c)) for c in start]
+    sums = [weight * c for weight, c in zip(weights, start, strict=True)]
     for (a, b), p in posteriors.items():
         moments = (p.mean, p.variance), (p.mean.T, p.variance.T)
         for column, partner, (mean, variance) in zip((a, b), (b, a), moments, strict=True):

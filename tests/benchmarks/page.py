@@ -22,6 +22,7 @@ from tests.benchmarks.peers import asked, compare
 from tests.benchmarks.peers.environments import ROOT
 from tests.benchmarks.record import charts, counting, history, steps, summary, whole
 from tests.benchmarks.record.figure import Figure
+from tests.benchmarks.wide_microdata import EPSILONS
 
 SUITES = ("counting", "steps", "whole")
 MOST_WIDE = 10**8
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="*", help="of peers, such as mbi.aim ours.marginals")
     parser.add_argument("--tables", nargs="*", choices=tuple(asked.TABLES), help="of peers")
     parser.add_argument("--seeds", type=int, default=asked.SEEDS, help="of peers")
+    parser.add_argument("--epsilons", type=float, nargs="*", help="of peers")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds a method and table")
     parser.add_argument("--resume", action="store_true", help="keep results of peers as they are")
     parser.add_argument("--output", type=Path, default=FOLDER, help="folder of the page")
@@ -103,6 +105,7 @@ def _peers(given: argparse.Namespace) -> Iterator[compare.Compared]:
     for each in compare.compare(
         tables=tuple(given.tables or asked.TABLES),
         methods=methods,
+        epsilons=tuple(given.epsilons or EPSILONS),
         seeds=given.seeds,
         limit=given.limit,
         resume=given.resume,

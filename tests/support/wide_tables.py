@@ -195,6 +195,27 @@ def latent(
     return tuple(int(size) for size in sizes), codes
 
 
+def many_codes(
+    n: int, n_large: int = 3, n_small: int = 8, seed: int = 20261126
+) -> tuple[tuple[int, ...], NDArray[Any]]:
+    """Columns of 1 000 codes beside small ones: sizes, and codes uint16[columns, n].
+
+    The small ones are those of ``latent``. In each of 8 classes, which the first two small ones
+    tell, the codes of a large column are as frequent as Zipf's law says, in an order of the class.
+    """
+    small, by_column = latent(n, n_small, seed)
+    rng = np.random.default_rng(seed)
+    classes = (by_column[0].astype(np.int64) * small[1] + by_column[1]) % 8
+    ends = (1 / np.arange(1, 1001)).cumsum()
+    codes = np.empty((n_large + n_small, n), np.uint16)
+    codes[n_large:] = by_column
+    for j in range(n_large):
+        orders = np.argsort(rng.random((8, len(ends))), axis=1)
+        ranks = np.searchsorted(ends, rng.random(n) * ends[-1])
+        codes[j] = orders[classes, ranks]
+    return (*[len(ends)] * n_large, *small), codes
+
+
 @dataclass(frozen=True)
 class ManyColumns:
     """A declared domain of which nobody needs the number of joint cells."""

@@ -9,13 +9,13 @@ import pytest
 
 from statpress.mechanisms.marginals import denoising, latent_classes, pair_cells
 from statpress.mechanisms.marginals.denoising import (
-    _Basis,
+    Basis,
     _likely,
     _posterior,
-    _predicted,
     _with_every_category,
     fit_margins,
     fit_pair,
+    predicted,
 )
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
@@ -27,7 +27,7 @@ def test_a_cell_is_predicted_by_all_others() -> None:
     rng = np.random.default_rng(1)
     one, other = (m @ m.T for m in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4))))
     y, noise, strength = rng.normal(size=(3, 4)), 0.7, 1.3
-    found = _predicted(np.ones((3, 4)), y, noise, strength, _Basis.of(one), _Basis.of(other))
+    found = predicted(np.ones((3, 4)), y, noise, strength, Basis.of(one), Basis.of(other))
     prior = strength * np.kron(one, other)
     for cell in range(12):
         rest = [c for c in range(12) if c != cell]
@@ -116,6 +116,41 @@ def test_cells_without_any_pattern_are_left_and_a_line_keeps_a_cell() -> None:
     possible = {(0, 1): np.ones(rare.shape, np.bool_)}
     found = refined({(0, 1): noisy(rare, 60.0, 5)}, margins, possible)[0, 1]
     assert (found.sum(axis=1) > 0).all()
+
+
+def test_cells_below_the_noise_are_not_taken_for_empty() -> None:
+    """Twin: with cells that are as often empty as not before any is seen."""
+    true = np.random.default_rng(6).gamma(8.0, 4.0, (20, 8))
+    margins = [true.sum(axis=1), true.sum(axis=0)]
+    possible, group = {(0, 1): np.ones(true.shape, np.bool_)}, (0, 1)
+    errors = []
+    for first in (pair_cells._FIRST, (1 / 3, 1 / 3, 1 / 3)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pair_cells, "_FIRST", first)
+            tables = [
+                refined({group: noisy(true, 150.0, seed)}, margins, possible)[group]
+                for seed in range(20)
+            ]
+        errors.append(np.mean([error_of(table, true) for table in tables]))
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The covariance stays near the first one; twin: that counts the same whatever the codes."""
+    rng = np.random.default_rng(7)
+    shares = [np.full(400, 1 / 400), *[np.full(5, 0.2)] * 4]
+    start = [denoising._first_covariance(p, np.eye(len(p))) for p in shares]
+    bases = [Basis.of(c) for c in start]
+    noise = {(0, j): rng.normal(0, 10.0, (400, 5)) for j in range(1, 5)}
+    posteriors = denoising._all(noise, dict.fromkeys(noise, 100.0), {}, bases)
+    errors = []
+    for a_code in (denoising._PRIOR_OF_A_CODE, 0.0):
+        monkeypatch.setattr(denoising, "_PRIOR_OF_A_CODE", a_code)
+        learnt = denoising._updated(start, bases, posteriors)[0]
+        errors.append(float(np.linalg.norm(learnt - start[0]) / np.linalg.norm(start[0])))
+    assert errors[0] < 0.5 * errors[1]
 
 
 def test_rare_cells_are_withheld_where_a_line_loses_little() -> None:
@@ -255,7 +290,7 @@ def test_large_tables_are_worked_on_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     one_way, pairs = mixture(1, (6, 5, 7))
     classes = LatentClasses.of(one_way, pairs, np.random.default_rng(3))
     rng = np.random.default_rng(4)
-    bases = [_Basis.of(np.cov(rng.normal(size=(k, 30)))) for k in (3, 4, 5)]
+    bases = [Basis.of(np.cov(rng.normal(size=(k, 30)))) for k in (3, 4, 5)]
     residual = rng.normal(size=(3, 4, 5))
 
     def found() -> list[np.ndarray]:

@@ -9,8 +9,10 @@ ADD_REMOVE, REPLACE = "add/remove", "replace-one"
 TABLES: dict[str, tuple[tuple[int, ...], ...]] = {
     "census2000": ((0, 1), (0, 1, 2, 3)),
     "happiness": ((4, 5), (4, 5, 12)),
+    "adult": (),
+    "kdd": (),
 }
-"""Columns of the contingency tables, by position."""
+"""Columns of the contingency tables, by position; some tables are for records only."""
 MEANS = {"census2000": 1, "happiness": 12}
 PLAN = (("laplace", 100, 80), ("gaussian", 40, 80))
 """Forty tables with each kind of noise; of every table two cells move."""

@@ -136,7 +136,8 @@ def compare(
         elif method.work == "records":
             groups = ((),)
         else:
-            groups = TABLES[name] if method.work == "table" else ((MEANS[name],),)
+            means = ((MEANS[name],),) if name in MEANS else ()
+            groups = TABLES[name] if method.work == "table" else means
         for columns in groups:
             if missing.get(method.peer):
                 yield _empty(method, name, columns, epsilons[0], missing[method.peer])
