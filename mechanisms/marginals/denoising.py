@@ -61,7 +61,7 @@ from statpress.mechanisms.marginals.target_tables import (
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 
 _FEWEST, _MOST = 4, 64
-_PART, _LENGTH, _TREND = 0.5, 1.5, 1.0  # of the prior of deviations
+_PART, _LENGTH, _TREND = 0.5, 1.5, 0.3  # of the prior of deviations
 _ROUGH = (0.003, 0.01, 0.02, 0.04, 0.08, 0.16)
 _SMOOTH = (0.01, 0.03, 0.06, 0.12)
 _LENGTHS = (1.0, 2.0, 4.0)
@@ -74,7 +74,7 @@ def _is_smoothed(column: Column) -> bool:
     return ordered and n_places >= _FEWEST and column.size <= _MOST
 
 
-def _similarity(column: Column) -> Floats:
+def _similarity(column: Column, rising: float) -> Floats:
     """Prior covariances float64[k, k] of the deviations of a column's cells.
 
     Neighbours of an ordered column are alike, and deviations rise or fall along it.
@@ -82,7 +82,7 @@ def _similarity(column: Column) -> Floats:
     if not _is_smoothed(column):
         return np.eye(column.size)
     trend = _trend(column)
-    alike = _PART * _kernel(column, _LENGTH) + _TREND * np.outer(trend, trend)
+    alike = _PART * _kernel(column, _LENGTH) + rising * np.outer(trend, trend)
     return np.asarray((1 - _PART) * np.eye(column.size) + alike)
 
 
@@ -300,11 +300,7 @@ def _denoise(
         (a, b): n * np.multiply.outer(shares[a], shares[b]) for a, b in variances
     }
     deviations = {pair: residuals[pair] - centred(products[pair]) for pair in variances}
-    start = [_first_covariance(p, _similarity(c)) for p, c in zip(shares, columns, strict=True)]
-    bases = [Basis.of(c) for c in start]
-    for _ in range(_UPDATES if variances else 0):
-        posteriors = _all(deviations, variances, scores, bases)
-        bases = [Basis.of(c) for c in _updated(start, bases, posteriors)]
+    bases = learnt_bases(shares, deviations, variances, scores, columns)
     posteriors = _all(deviations, variances, scores, bases)
     return bases, {
         (a, b): Denoised(
@@ -316,6 +312,34 @@ def _denoise(
         )
         for (a, b), p in posteriors.items()
     }
+
+
+def learnt_bases(
+    shares: Sequence[Floats],
+    deviations: Mapping[Group, Floats],
+    variances: Mapping[Group, float],
+    scores: Mapping[Group, Score],
+    columns: Sequence[Column],
+    rising: float = _TREND,
+) -> list[Basis]:
+    """Bases of all columns, learnt from the deviations of measured pairs from independence.
+
+    Args:
+        shares: Of every column's cells.
+        deviations: Residuals of measured pairs less those of independent columns, in records.
+        variances: Of their noise, by cell.
+        scores: Of all pairs that were scored.
+        columns: As declared.
+        rising: Variance of a trend along an ordered column, over that of its cells.
+    """
+    start = [
+        _first_covariance(p, _similarity(c, rising)) for p, c in zip(shares, columns, strict=True)
+    ]
+    bases = [Basis.of(c) for c in start]
+    for _ in range(_UPDATES if variances else 0):
+        posteriors = _all(deviations, variances, scores, bases)
+        bases = [Basis.of(c) for c in _updated(start, bases, posteriors)]
+    return bases
 
 
 def predicted(

@@ -269,7 +269,7 @@ class Release:
             raise QueryError(
                 f"It is not clear which microdata: {', '.join(known) or 'there are none'}.",
                 where=self.where,
-                next_step=nearest(product, known) + "Name a product of kind microdata.",
+                next_step=nearest(product, list(known)) + "Name a product of kind microdata.",
             )
         return product, known[product]
 
