@@ -30,8 +30,6 @@ from statpress.tasks.release.foreseen import (
     verdict_facts,
     warnings,
 )
-from statpress.tasks.release.opened import caveats
-from statpress.tasks.release.query import TESTED
 from statpress.tasks.release.run_places import (
     looks_in_words,
     sources_in_words,
@@ -57,6 +55,9 @@ _BAR = 40
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
+    from statpress.tasks.release.opened import caveats
+    from statpress.tasks.release.query import TESTED
+
     columns, statistic = facts["columns"], facts["statistic"]
     sums = statistic in ("count", "total")
     limits = [name for name in ("share_lower", "share_upper") if name in facts["cells"][0]]

@@ -26,9 +26,11 @@ from statpress.mechanisms.marginals.target_tables import Booleans, Floats, Group
 
 FACTORS = (1.0, 16.0)
 """How much farther than expected a cell may be from what the others say, in squares."""
-_FIRST = (0.15, 0.55, 0.3)
-"""How often a cell is empty, and follows the others at each factor, before any is seen. Where the
-noise hides the cells this stays, so that few of them are taken for empty."""
+_FIRST, _HIDDEN = (0.15, 0.55, 0.3), 0.25
+"""How often a cell is empty, and follows the others at each factor, before any is seen, in a table
+whose cells hold less than ``_HIDDEN`` standard deviations of the noise on average; in others each
+is as likely. Where the noise hides the cells this stays, so that few of them are taken for empty.
+"""
 _POOL, _ROUNDS = 100.0, 12
 _MOST_LEARNT = 1 << 16  # cells of a table from which shares are learnt
 
@@ -116,8 +118,13 @@ def shares_of_cells(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]
         each = _likelihoods(table)
         step = -(-each.shape[1] // _MOST_LEARNT)
         parts[pair] = each[:, ::step].copy()  # not a view, which would keep the whole
-    pooled = np.array(_FIRST)
-    shares = dict.fromkeys(parts, pooled)
+    pooled = np.full(1 + len(FACTORS), 1 / (1 + len(FACTORS)))
+    shares = {
+        pair: np.array(_FIRST)
+        if table.measured.mean() < _HIDDEN * math.sqrt(table.variance)
+        else pooled
+        for pair, table in predicted.items()
+    }
     for _ in range(_ROUNDS if parts else 0):
         total = np.zeros(len(pooled))
         for pair, each in parts.items():

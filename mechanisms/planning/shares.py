@@ -26,9 +26,9 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
-from statpress.mechanisms.estimates.fieller import Floats
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.planning.charges import EXACT, exact_sum
 from statpress.mechanisms.planning.choice import (
@@ -42,6 +42,8 @@ from statpress.mechanisms.planning.choice import (
 )
 from statpress.mechanisms.planning.plan import judge
 from statpress.mechanisms.registry import mechanism_named
+
+Floats = NDArray[np.float64]
 
 UNITS = 1000
 """Into which what is open is divided."""

@@ -409,7 +409,9 @@ def strength(counts: Floats, variance: Floats | float) -> float:
 
         V^2 = max(0, sum of ((counts - E)^2 - variance) / E') / (n (min(a, b) - 1)),
 
-    E' being E where that is above the standard error of the cell, below which noise decides. The
+    E' being E where that is above the standard error of the cell, below which noise decides; or,
+    where that shows nothing, above the mean of all cells, so that the noise of rare cells does not
+    hide what the others show. A larger E' claims less. The
     variance of counts - E is at most that of the counts, as it is what is left of them by a
     projection; so no more relation is claimed than there is, on average. Of pairs that have
     nothing to do with each other the sum is above 0 by chance as often as not, and its root looks
@@ -431,8 +433,11 @@ def strength(counts: Floats, variance: Floats | float) -> float:
     if n <= 0 or degrees < 1:
         return 0.0
     expected = np.outer(np.maximum(rows, 0), np.maximum(columns, 0)) / n
-    weight = np.maximum(np.maximum(expected, np.sqrt(variance)), _LEAST_EXPECTED)
-    excess = (((counts - expected) ** 2 - variance) / weight).sum()
-    if excess <= _CLEAR * np.sqrt(2 * ((np.zeros_like(weight) + variance) ** 2 / weight**2).sum()):
-        return 0.0
-    return float(min(1.0, np.sqrt(max(0.0, excess) / (n * degrees))))
+    squares = (counts - expected) ** 2 - variance
+    for least in (np.sqrt(variance), n / counts.size):
+        weight = np.maximum(np.maximum(expected, least), _LEAST_EXPECTED)
+        excess = float((squares / weight).sum())
+        noise = np.sqrt(2 * ((np.zeros_like(weight) + variance) ** 2 / weight**2).sum())
+        if excess > _CLEAR * noise:
+            return float(min(1.0, np.sqrt(excess / (n * degrees))))
+    return 0.0

@@ -125,6 +125,8 @@ def part_of(
         return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
     found, joint = _measured_tables(path, stated, fields, columns)
     n_records = stated["n_records"]
+    if stated.get("absent_records") and found:  # units have fewer records than they may
+        n_records = max(1, round(float(next(iter(found.values())).counts.sum())))
     charts = [distribution_chart(found[each], n_records) for each in drawn if each in found]
     left = len(columns) - len(charts)
     words = f"Estimated numbers of records. {WHISKERS}"

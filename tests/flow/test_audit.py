@@ -72,8 +72,9 @@ def command(folder: Path, *options: str) -> dict[str, Any]:
 def test_every_product_has_its_claim_its_bounds_and_its_twin(folder: Path) -> None:
     planned(
         folder,
-        "ages: {kind: table, mechanism: gaussian, columns: [age]}\n"
-        "  pays: {kind: estimate, statistic: mean, columns: [pay], mechanism: joint_moments}\n"
+        "ages: {kind: table, mechanism: gaussian, columns: [age], share: 0.33}\n"
+        "  pays: {kind: estimate, statistic: mean, columns: [pay], mechanism: joint_moments, "
+        "share: 0.33}\n"
         "  middle: {kind: estimate, statistic: median, columns: [pay], mechanism: noisy_quantile}",
     )
     page = folder / "audit.html"

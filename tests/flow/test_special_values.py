@@ -102,7 +102,7 @@ def test_statistics_leave_out_what_is_no_amount(bundle: Any) -> None:
 def test_the_bundle_says_where_values_lie(bundle: Any) -> None:
     words = " ".join((bundle / "codebook.md").read_text(encoding="utf-8").split())
     assert "each of the special values 0, 99999" in words
-    assert "in `people` as a value drawn within the cell by the slope" in words
+    assert "in `people`, `people_copies` as a value drawn within the cell by the slope" in words
     package = json.loads((bundle / "datapackage.json").read_text(encoding="utf-8"))
     people = next(r for r in package["resources"] if r["path"] == "data/people.csv")
     gain = people["schema"]["fields"][0]

@@ -91,7 +91,8 @@ def test_a_server_that_does_not_answer_costs_no_bundle(
         given_back(lease)
         raise httpx.ReadTimeout("nobody answers")
 
-    monkeypatch.setattr(notices, "notice_client", nobody)
+    for room in (notices, monitoring):
+        monkeypatch.setattr(room, "notice_client", nobody)
     monkeypatch.setattr(monitoring, "PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(_sync, "release_concurrency_slots_with_lease", lost)
     outcome = watched.run(orchestrated=True)
