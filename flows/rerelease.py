@@ -15,15 +15,18 @@ from statpress.configs.loading import PlannedOrder, Release
 from statpress.configs.order import Override
 from statpress.flows.facts import plan_facts, remaining_text
 from statpress.flows.terminal import table
+from statpress.mechanisms.errors import PolicyMismatchError
 from statpress.mechanisms.mechanism import figure, label
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import KINDS
 from statpress.tasks.ledger.entries import Loss, canonical
-from statpress.tasks.ledger.home_ledger import charges_so_far, remaining_budget
+from statpress.tasks.ledger.home_ledger import account_terms, charges_so_far, remaining_budget
+from statpress.tasks.ledger.rules import check_terms
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import Listener
 from statpress.tasks.release import reprint as reprinting
 from statpress.tasks.release.foreseen import check_verdicts, plan_for_account, warnings
+from statpress.tasks.release.ledger_check import terms_of
 from statpress.tasks.release.succession import (
     check_followed,
     check_source,
@@ -57,6 +60,7 @@ class Proposal:
         remaining: What the ledger grants; None without an account.
         difference: What changes against the bundle.
         renewed: Whether it has the bundle's own config.
+        stopping: What the ledger would refuse it for, besides its budget.
     """
 
     bundle: Path
@@ -65,6 +69,7 @@ class Proposal:
     remaining: Loss | None
     difference: Mapping[str, Any]
     renewed: bool = False
+    stopping: PolicyMismatchError | None = None
 
     @property
     def release(self) -> Release:
@@ -130,6 +135,12 @@ def propose(
     planned = PlannedOrder.of(order)
     plan = plan_for_account(home, planned.release, planned.plan)
     planned = replace(planned, plan=plan)
+    account, stopping = account_terms(home, planned.release.config.dataset), None
+    if account is not None:
+        try:
+            check_terms(account, terms_of(plan.privacy))
+        except PolicyMismatchError as error:
+            stopping = error
     return Proposal(
         bundle=bundle,
         manifest=manifest,
@@ -137,6 +148,7 @@ def propose(
         remaining=remaining_budget(home, planned.release.config.dataset),
         difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
         renewed=revised is None,
+        stopping=stopping,
     )
 
 
@@ -219,6 +231,8 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
         rows.append(["it covers this release", "", "yes" if covers else "NO"])
     yield table(title, ["", "was", "now"], rows)
     yield from warnings(proposal.release, proposal.plan)
+    if proposal.stopping is not None:
+        yield f"A run would stop: {proposal.stopping}"
 
 
 def _row(words: str, change: Mapping[str, Any]) -> list[str]:

@@ -131,7 +131,7 @@ def plan(
     """
     from statpress.configs.loading import PlannedOrder
     from statpress.flows import facts as reports
-    from statpress.mechanisms.errors import MemoryLimitError
+    from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
     from statpress.tasks.release.run_places import sources_in_words
@@ -146,6 +146,14 @@ def plan(
     looks = None if account is None else account.looks_left
     planned = plan_for_account(place, order.release, order.plan)
     stopping = foreseen(order.release, planned)
+    if account is not None:
+        from statpress.tasks.ledger.rules import check_terms
+        from statpress.tasks.release.ledger_check import terms_of
+
+        try:
+            check_terms(account, terms_of(planned.privacy))
+        except PolicyMismatchError as error:
+            stopping.append(error)
     written: dict[str, Any] = {}
     if html is not None:
         from statpress.flows.terminal import Progress

@@ -658,16 +658,8 @@ def check_charge(state: State, body: Body) -> None:
     if body["run_id"] in state.charges:
         raise refusal(body, "This run was charged already.", "Start a new run.")
     check_not_refused(state, body)
-    was = account.registration.body
-    other = [f"{name} {body[name]} is not {was[name]}" for name in TERMS if body[name] != was[name]]
+    check_terms(account, body)
     place = f"dataset {account.dataset!r}"
-    if other:
-        raise PolicyMismatchError(
-            f"The charge differs from the registration: {', '.join(other)}.",
-            where=place,
-            next_step="Make the config agree with 'statpress ledger show'; a registration never "
-            "changes, so where that is wrong register the dataset under another name.",
-        )
     if account.noisy_gates and gates_of(body) == "exact":
         raise only_noisy(account)
     remaining = account.remaining
@@ -678,6 +670,23 @@ def check_charge(state: State, body: Body) -> None:
             remaining=remaining,
             requested=requested,
             where=place,
+        )
+
+
+def check_terms(account: Account, body: Body) -> None:
+    """Raise unless adjacency, unit and size are those of the registration.
+
+    Raises:
+        PolicyMismatchError: One of them is not.
+    """
+    was = account.registration.body
+    other = [f"{name} {body[name]} is not {was[name]}" for name in TERMS if body[name] != was[name]]
+    if other:
+        raise PolicyMismatchError(
+            f"The charge differs from the registration: {', '.join(other)}.",
+            where=f"dataset {account.dataset!r}",
+            next_step="Make the config agree with 'statpress ledger show'; a registration never "
+            "changes, so where that is wrong register the dataset under another name.",
         )
 
 

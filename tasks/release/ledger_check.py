@@ -17,6 +17,7 @@ from typing import Any
 
 from statpress.configs.loading import Release
 from statpress.mechanisms.accounting.composition import Reading, read_odometer
+from statpress.mechanisms.domain.domain import Privacy
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from statpress.mechanisms.planning.charges import described_loss, recompute_charge
 from statpress.mechanisms.planning.plan import Plan
@@ -199,6 +200,16 @@ def _least(descriptions: str, epsilon: str, delta: str) -> Loss:
     return Loss(recompute_charge(mechanisms, epsilon=exact(epsilon), delta=exact(delta)))
 
 
+def terms_of(privacy: Privacy) -> dict[str, Any]:
+    """What a charge has to have in common with the registration."""
+    return {
+        "adjacency": str(privacy.adjacency),
+        "unit": str(privacy.unit),
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+    }
+
+
 def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
     """The fields of the charge entry."""
     privacy = plan.privacy
@@ -208,10 +219,7 @@ def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> di
         **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
         "mechanisms": plan.describe(),
         "config_sha256": release.sha256,
-        "adjacency": str(privacy.adjacency),
-        "unit": str(privacy.unit),
-        "unit_records": privacy.unit_records,
-        "n_records": privacy.n_records,
+        **terms_of(privacy),
         "insecure_seed": seeded,
         "version": version("statpress"),
     }

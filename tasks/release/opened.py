@@ -228,7 +228,7 @@ class Release:
             for _, own in frame.groupby(frame.columns[-1], sort=True)
         ]
         share = len(frame) / len(fits) / int(stated["n_records"])
-        cells = []
+        cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):
                 raise QueryError(f"Not every copy gives '{term}'.", where="fit")
@@ -247,6 +247,14 @@ class Release:
                     "method": "Rubin",
                 }
             )
+        notes = [
+            "How columns are related that were not measured together is a guess; see .pairs()."
+        ]
+        if agreed := [cell["values"]["term"] for cell in cells if not cell["standard_error"]]:
+            notes.append(
+                f"All copies agree on {', '.join(agreed)}, since numbers are the middles of cells: "
+                "that is no certainty."
+            )
         return Estimates(
             {
                 "statistic": "combined",
@@ -255,7 +263,7 @@ class Release:
                 "of": of,
                 "sample": {} if of == "population" else None,
                 "chosen_by_noisy_scores": False,
-                "notes": [],
+                "notes": notes,
             }
         )
 

@@ -33,8 +33,12 @@ MISSING = "missing"
 """How a condition names the cell of nulls."""
 _MOST_CELLS = 10_000
 _NUMBERS = (
-    "Numbers count as the middle of their cells, as they are published; records without a number "
-    "do not count."
+    "Numbers count as the middle of their cells, as they are published, and no interval allows for "
+    "what that hides; records without a number do not count."
+)
+_EVENLY = (
+    "Numbers count as evenly spread over their cells, and no interval allows for what that hides; "
+    "records without a number do not count."
 )
 
 
@@ -236,6 +240,8 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
             named = {name: named_cells(domain[name])[code] for name, code in values.items()}
             cells.append({"values": named, **stated_interval(figure, question.statistic), **share})
     notes = [] if of_counts or question.statistic == "share" else [_NUMBERS]
+    if question.statistic == "quantile":
+        notes = [_EVENLY]
     return {
         "product": measured.name,
         "columns": list(listed),

@@ -409,6 +409,7 @@ def test_a_renewal_changes_the_vintage_alone(first: Path, agency, option: str) -
 def test_a_vintage_of_another_size_needs_an_account_for_it(first: Path, agency) -> None:
     proposal = follow(agency, first, "privacy.n_records=300", "publish.name=x")
     assert proposal.difference["protected"]["n_records"] == {"was": 400, "now": 300}
+    assert "A run would stop: " in list(proposal_report(proposal))[-1]
     with pytest.raises(errors.PolicyMismatchError):
         run(agency, proposal)
     assert len(agency.entries()) == 5

@@ -250,6 +250,9 @@ def test_copies_combine_whatever_a_fit_gives(bundle: Path) -> None:
     assert pair.facts["cells"][0]["upper"] == pytest.approx(cell["upper"], rel=1e-3)
     alone = release.combine(lambda records: records["educ"].mean(), of="records")
     assert alone.facts["cells"][0]["standard_error"] == pytest.approx(between**0.5)
+    assert not any("agree" in note for note in alone.notes)
+    middle = release.combine(lambda records: 0 * records["educ"].median(), of="records")
+    assert any("All copies agree on 0" in note for note in middle.notes)
     with pytest.raises(QueryError, match="variances"):
         release.combine(lambda records: records["educ"].mean())
     with pytest.raises(QueryError, match="same terms"):

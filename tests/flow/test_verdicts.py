@@ -262,3 +262,13 @@ def test_a_release_of_earlier_versions_goes_on_for_one_version(
         agency.run()
     assert "accept: mostly_independent" in caught.value.next_step
     assert kinds_of(agency).count("charge") == 2
+
+
+def test_a_plan_says_that_the_account_is_for_another_unit(agency: Any) -> None:
+    """Nothing is found of it in a plan for an account of the same unit: the twin."""
+    same = commands.plan(agency.config, home=agency.home.root)
+    assert same.facts()["would_stop"] == []
+    agency.replace("n_records: 400", "n_records: 399")
+    other = commands.plan(agency.config, home=agency.home.root)
+    (told,) = other.facts()["would_stop"]
+    assert "n_records 399 is not 400" in told and "another name" in told
