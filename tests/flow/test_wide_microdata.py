@@ -30,8 +30,9 @@ from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.pages.blocks import Gallery
 from statpress.tasks.products import beside
-from statpress.tasks.products.marginal_product import kept_in_words
+from statpress.tasks.products.marginal_product import kept_in_words, part_of
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.query import Question, ask, conditions_of
 from statpress.tasks.release.refine import Options, open_bundle, refine
@@ -476,6 +477,20 @@ def test_units_are_not_padded_and_nothing_impossible_is_written(press: Any) -> N
 
 def _one_cell(agency: Any) -> None:
     agency.replace("lower: 0, upper: 3}", "lower: 0, upper: 0}")
+
+
+def test_shares_of_the_report_are_of_the_records_that_units_have(press: Any) -> None:
+    """And not of those that they may have, most of which nobody has."""
+    bundle = press("units")
+    assert stated(bundle, "wide")["absent_records"] is True
+    resources = json.loads((bundle / "datapackage.json").read_text())["resources"]
+    part = part_of(bundle, "wide", stated(bundle, "wide"), resources)
+    (columns, *_) = part.section.parts
+    gallery = next(block for block in columns.blocks if isinstance(block, Gallery))
+    for chart in gallery.charts:
+        if len(chart.data.rows) < 6:  # all of its cells are listed
+            shares = [float(str(row[-1]).split()[0].replace("−", "-")) for row in chart.data.rows]
+            assert sum(shares) == pytest.approx(100, abs=3)
 
 
 def _by_marginals(agency: Any) -> None:
