@@ -185,10 +185,10 @@ def test_a_quantile_by_cells_bounds_that_by_value() -> None:
 
 def test_a_special_value_is_like_none_of_its_neighbours() -> None:
     column = Numeric(name="x", edges=(0, 1, 2, 3, 4), special=(0, 2))
-    found = _similarity(column)
+    found = _similarity(column, 0.3)
     own = column.is_special(np.arange(6))
     assert np.array_equal(found[own], np.eye(6)[own])
-    plain = _similarity(dataclasses.replace(column, special=()))
+    plain = _similarity(dataclasses.replace(column, special=()), 0.3)
     assert np.array_equal(found[np.ix_(~own, ~own)], plain)
 
 
