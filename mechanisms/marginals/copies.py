@@ -14,14 +14,14 @@ posterior. The prior is the one of ``mechanisms.marginals.denoising``, with thre
 strengths of all pairs together say how strong a pair may be (empirical Bayes), and a single
 contrast may have ``FACTORS`` times the variance that the pair's strength gives it: a pair of
 ordered columns often has one strong contrast and no other, which a common strength shrinks too far;
-and a trend along an ordered column is likelier from the start.
-That costs records in one file accuracy, and gives many copies the coverage that they are for.
+and a trend along an ordered column is likelier from the start. In a single file this would cost
+accuracy; in copies it is what makes intervals cover.
 
 **Pairs that were not measured** are not independent but unknown: their strength is drawn from that
 of the others given their noisy score, if they have one.
 
 **Interactions** of three columns that were not measured are those of one start of the classes for
-each copy, with a random one upon it as large as they are in social surveys.
+each copy, with a random one upon it that is wider than most interactions of social surveys.
 """
 
 from __future__ import annotations

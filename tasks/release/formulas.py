@@ -38,6 +38,7 @@ from statpress.mechanisms.marginals.target_tables import Floats
 
 CLEAR = 5.0
 """Standard errors of its count that a category needs for a coefficient."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _AS_CATEGORY = re.compile(r"\bC\(\s*`?(\w+)")
 
 
@@ -107,7 +108,7 @@ def _understood(formula: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise QueryError(
-            f"The formula '{formula}' is not understood: {error}",
+            f"The formula '{formula}' is not understood: {_COLOURS.sub('', str(error))}",
             where="formula",
             next_step="Write it as 'y ~ a + C(b) + c', of the names of columns.",
         ) from error

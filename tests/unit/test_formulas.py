@@ -136,6 +136,7 @@ def test_what_cannot_be_fitted_is_refused(formula: str, words: str) -> None:
     with pytest.raises(QueryError) as caught, np.errstate(all="ignore"):
         terms(formula)
     assert words in str(caught.value)
+    assert "\x1b" not in str(caught.value)  # formulaic colours what it says
 
 
 def test_every_pair_of_columns_is_asked_for() -> None:
