@@ -44,10 +44,9 @@ of all periods, those before it as well.
 from __future__ import annotations
 
 import datetime
-import heapq
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from functools import lru_cache
@@ -207,7 +206,7 @@ class Design:
             first = max(early, key=amounts.__getitem__)
             rest = {name: each for name, each in amounts.items() if name != first}
             return amounts[first] + Design(self.most - 1)._heaviest(rest, period, None)
-        top = _largest(self.most, amounts.values())
+        top = sorted(amounts.values(), reverse=True)[: self.most]
         if own is not None and len(top) == self.most and own < top[-1]:
             top[-1] = own
         return sum(top, Decimal(0))
@@ -215,13 +214,6 @@ class Design:
 
 LIFETIME = Design(sys.maxsize)
 """Of a person who may take part in every period: all charges add up."""
-
-
-def _largest(number: int, amounts: Collection[Decimal]) -> list[Decimal]:
-    """The largest amounts, in descending order; sorting few is faster than a heap."""
-    if len(amounts) > 50:
-        return heapq.nlargest(number, amounts)
-    return sorted(amounts, reverse=True)[:number]
 
 
 @lru_cache(maxsize=4096)
