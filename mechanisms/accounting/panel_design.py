@@ -170,6 +170,8 @@ class Design:
         Returns:
             The sum, exactly; 0 if there is no such set.
         """
+        if until:
+            amounts = {until: Decimal(0), **amounts}  # one may take part where nothing is charged
         with localcontext(_EXACT):
             windows = self._windows(amounts, period)
             return max((self._heaviest(w, period, until) for w in windows), default=Decimal(0))

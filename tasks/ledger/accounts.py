@@ -424,10 +424,15 @@ class Account:
 
     @property
     def remaining_share(self) -> Decimal:
-        """What is left of the limit, between 0 and 1, in the measure that has the least left."""
+        """What is left of the limit, between 0 and 1, in the measure that has the least left.
+
+        Of an account with a design, what the next period may spend of an even part of the limit.
+        """
+        parts = self.panel.design.most if self.has_design else 1
+        remaining = self.remaining
         return min(
             (
-                min(Decimal(1), max(Decimal(0), self.remaining[measure] / limit))
+                min(Decimal(1), max(Decimal(0), remaining[measure] * parts / limit))
                 for measure, limit in self.limit.amounts.items()
                 if limit
             ),
