@@ -96,9 +96,9 @@ class Loss:
         return cls({measure: exact(body[measure], where=measure) for measure in measures})
 
     @classmethod
-    def sums(cls, texts: Mapping[str, str]) -> Loss:
+    def sums(cls, texts: Mapping[str, str], measures: Iterable[str] = MEASURES) -> Loss:
         """The sums that ``texts`` wrote, which may be longer than any single amount."""
-        return cls({measure: _EXACT.create_decimal(texts[measure]) for measure in MEASURES})
+        return cls({measure: _EXACT.create_decimal(texts[measure]) for measure in measures})
 
     @classmethod
     def nothing(cls) -> Loss:

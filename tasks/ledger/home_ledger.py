@@ -268,10 +268,13 @@ def register_dataset(
         return ledger.account(dataset)
 
 
-def remaining_budget(home: Home, dataset: str) -> Loss | None:
-    """What the ledger still grants a dataset; None without a ledger or an account."""
+def remaining_budget(home: Home, dataset: str, period: str | None = None) -> Loss | None:
+    """What the ledger still grants a release of a period, or of none.
+
+    None without a ledger or an account.
+    """
     account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
-    return account.remaining if account else None
+    return account.remaining_for(period) if account else None
 
 
 def standing_charges(account: Account | None) -> list[Mapping[str, Any]]:

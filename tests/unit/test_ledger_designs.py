@@ -191,7 +191,7 @@ def test_nobody_loses_more_than_the_limit_in_any_of_many_adaptive_histories(
             losses = [(p, each[name]) for p, each in charges.values()]
             assert account.spent_by_one()[name] == worst(losses, sets)
             assert account.spent_by_one()[name] <= Decimal(LIMITS[policy][name])
-    assert refused > histories
+    assert refused > histories // 3
 
 
 @pytest.mark.parametrize("design", DESIGNS)
