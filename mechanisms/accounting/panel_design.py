@@ -7,11 +7,12 @@ not every charge of the account is theirs, and a filter need not add up all of t
 person takes part in. These periods are the same under both for the same outputs: that somebody
 takes part is no secret. It may depend on earlier outputs, but not on what the person's records say.
 
-**Theorem.** Let 𝒮 be a family of sets of periods, fixed beforehand, such that the periods in which
-anybody takes part are those of some set of 𝒮, or fewer. Let a filter refuse every charge after
-which, for some set of 𝒮, the charges of its periods and those that name no period add up to more
-than the limit (of rho; or of epsilon and of delta, each by itself). Then all releases together are
-within the limit, although each charge may depend on the outputs before it.
+**Theorem** (mechanisms/README.md, Theorem 7.3). Let 𝒮 be a family of sets of periods, fixed
+beforehand, such that the periods in which anybody takes part are those of some set of 𝒮, or fewer.
+Let a filter refuse every charge after which, for some set of 𝒮, the charges of its periods and
+those that name no period add up to more than the limit (of rho; or of epsilon and of delta, each by
+itself). Then all releases together are within the limit, although each charge may depend on the
+outputs before it.
 
 *Proof.* Fix the outputs so far. In a period without the person both histories hold the same
 records, so what is released of it has the same distribution under both: its loss is 0, whatever
