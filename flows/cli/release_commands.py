@@ -344,9 +344,9 @@ def outcome_result(
         facts: More facts.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.home_ledger import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_after
 
-    remaining = remaining_budget(context.home, outcome.dataset)
+    remaining = remaining_after(context.home, outcome.dataset, outcome.run_id)
     spent = None
     if planned is not None:
         total = time.perf_counter() - started

@@ -277,6 +277,15 @@ def remaining_budget(home: Home, dataset: str, period: str | None = None) -> Los
     return account.remaining_for(period) if account else None
 
 
+def remaining_after(home: Home, dataset: str, run_id: str) -> Loss | None:
+    """What the ledger still grants the period that a run was charged to."""
+    account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
+    if account is None:
+        return None
+    charge = account.charges.get(run_id)
+    return account.remaining_for(charge.period if charge else None)
+
+
 def standing_charges(account: Account | None) -> list[Mapping[str, Any]]:
     """The charges of an account's releases, without those that were voided or rejected."""
     charges = account.charges.values() if account else ()
