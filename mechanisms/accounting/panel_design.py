@@ -46,7 +46,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
@@ -215,7 +214,7 @@ class Design:
         return sum(top, Decimal(0))
 
 
-LIFETIME = Design(sys.maxsize)
+LIFETIME = Design(2**63 - 1)
 """Of a person who may take part in every period: all charges add up."""
 
 
