@@ -170,7 +170,7 @@ def plan(
         stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
         said = reports.plan_facts(order.release, planned, remaining)
         if account is not None and account.has_design:
-            said |= {"design": account.design, "design_in_words": account.panel.design.words}
+            said |= {"design": account.design, "design_in_words": account.panel.words}
         return said | stops | compared | written
 
     def report() -> Iterator[Any]:
