@@ -43,6 +43,7 @@ N_RELATIONS = 5
 _WIDEST = 3  # columns of a table
 _FIRST_LETTER = "?"  # of code 0 in the records, one letter a code
 _DIGITS = 5
+_LEAST = 0.05  # phi coefficient of what is told
 _CLEAR = 10.0  # standard errors that a group is asked to be larger than
 _CURVE = (3.0, 12.0, 0.01)  # of the normal quantiles by how clear a denominator is of its noise
 _RECORDS = (
@@ -203,7 +204,7 @@ def relations(
     told.sort(key=lambda each: -each.association)
     found: list[Relation] = []
     for contrast in told:
-        if len(found) == N_RELATIONS or contrast.association <= 0:
+        if len(found) == N_RELATIONS or contrast.association < _LEAST:
             break
         relation = _relation(analyses, contrast, fields)
         found += [relation] if relation is not None else []
