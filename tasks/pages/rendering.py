@@ -160,6 +160,7 @@ def rendered(
     explores = pictures and Explorer in kinds
     names = [*(["slider.js"] if Slider in kinds else []), *(["explorer.js"] if explores else [])]
     script = "".join(map(_text, names))
+    sheets = ["style.css", *(["explorer.css"] if kinds & {Explorer, Relations} else [])]
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
     return (
         _environment()
@@ -169,7 +170,7 @@ def rendered(
             page=page,
             policy=f"default-src 'none'; img-src data:; {allowed}style-src 'unsafe-inline'",
             script=Markup(script),  # noqa: S704 -- ours, like the style
-            style=Markup(_text("style.css")),  # noqa: S704
+            style=Markup("".join(map(_text, sheets))),  # noqa: S704
             kind_of=lambda block: _KINDS[type(block)],
             drawn=lambda chart: _picture(chart, next(charts)) if pictures else None,
             is_number=_is_number,

@@ -17,12 +17,17 @@ def named_cells(column: Column) -> list[str]:
     return [MISSING if label is None else label for label in labels(column)]
 
 
-def standing(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a product's privacy statement bears on every answer from its tables."""
+def standing(
+    stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What of a product's privacy statement, and of a sample, bears on answers from its tables."""
     verdict = stated.get("verdict") or {}
     chosen = stated["score_scale"] is not None or "triple_share" in stated
-    accepted = {"accepted": verdict["name"]} if verdict.get("accepted") else {}
-    return {"chosen_by_noisy_scores": chosen, **accepted}
+    return {
+        "chosen_by_noisy_scores": chosen,
+        **({"sample": sample} if sample else {}),
+        **({"accepted": verdict["name"]} if verdict.get("accepted") else {}),
+    }
 
 
 def caveats(facts: Mapping[str, Any]) -> list[str]:

@@ -142,8 +142,7 @@ class Measured:
         return {
             "confidence": question.confidence,
             "of": "a population" if question.population else "these records",
-            **standing(self.stated),
-            **({"sample": asdict(sample)} if sample else {}),
+            **standing(self.stated, asdict(sample) if sample else None),
         }
 
 
