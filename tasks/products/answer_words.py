@@ -17,9 +17,7 @@ def named_cells(column: Column) -> list[str]:
     return [MISSING if label is None else label for label in labels(column)]
 
 
-def standing(
-    stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What of a product's privacy statement, and of a sample, bears on answers from its tables."""
     verdict = stated.get("verdict") or {}
     chosen = stated["score_scale"] is not None or "triple_share" in stated

@@ -115,6 +115,7 @@ WHISKERS = (
     "noise of this release, and the sampling of the records comes on top."
 )
 CERTAIN = "In 95 of 100 such releases the number in the records is within that."
+SURPLUS = "Blue: more records than if the columns were unrelated; orange: fewer."
 CHOSEN = "Chosen as the largest, they are too high more often than too low."
 
 Floats = NDArray[np.float64]
@@ -199,11 +200,11 @@ def bars(names: Sequence[str], counts: Floats, errors: Floats | None) -> Bars:
 
 def joint_chart(
     rows: Distribution, columns: Distribution, counts: Floats, note: str = "", *,
-    against: Floats | None = None,
+    signed: bool = False,
 ) -> Chart | None:  # fmt: skip
     """A heat map of two columns, counts float64[rows, columns]; None of too many cells.
 
-    With counts to hold them against, it shows how many records more or fewer there are.
+    If it is signed, it shows how many records more or fewer there are than of unrelated columns.
     """
     sides = cell_names(rows.column, rows.field), cell_names(columns.column, columns.field)
     if max(map(len, sides)) > MOST_SIDE:
@@ -217,9 +218,11 @@ def joint_chart(
     part = f", the {len(cells)} largest of {counts.size:,}" if len(cells) < counts.size else ""
     data = Grid((first, second, "records"), cells, title=f"Figures{part}", folded=True)
     drawing = HeatMap(*sides, counts.tolist(), scale="records")
-    if against is not None:
-        scale = "records more (blue) or fewer (orange)"
-        drawing = HeatMap(*sides, (counts - against).tolist(), scale=scale, signed=True)
+    if signed:
+        unrelated = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / max(counts.sum(), 1.0)
+        surplus = (counts - unrelated).tolist()
+        drawing = HeatMap(*sides, surplus, scale="more or fewer", signed=True)
+        note = f"{SURPLUS} {note}".strip()
     words = (
         f"Estimated records by {first} and {second}; most are {cells[0][0]} and {cells[0][1]}, "
         f"{cells[0][2]}."

@@ -219,13 +219,11 @@ def _pairs(
                 continue
             error = errors[pair]
             note = "Public counts." if error is None else f"Each number {reach_95(error)} at 95 %."
-            table = joint[pair]
-            unrelated = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(table.sum(), 1.0)
-            chart = joint_chart(found[pair[0]], found[pair[1]], table, note, against=unrelated)
+            sides = found[pair[0]], found[pair[1]]
+            chart = joint_chart(*sides, joint[pair], note, signed=True)
             charts += [chart] if chart is not None else []
         if charts:
-            words = "The pairs most strongly related, against records of unrelated columns:"
-            blocks += [Prose([words]), Gallery(charts)]
+            blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
     blocks.append(_list_of_pairs(name, rows, strengths))
     return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
 

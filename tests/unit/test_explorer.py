@@ -21,10 +21,11 @@ from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.bundle.rows import code_rows, read_codes, write_rows
-from statpress.tasks.pages.blocks import Explorer, Page, Section
+from statpress.tasks.pages.blocks import Explorer, HeatMap, Page, Section
+from statpress.tasks.pages.charts import svg
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products import explorer as module
-from statpress.tasks.products.distributions import Distribution, display_order
+from statpress.tasks.products.distributions import Distribution, display_order, joint_chart
 
 COLUMNS: tuple[Column, ...] = (
     Categorical(name="sort", categories=("a", "b"), other=True, missing=True),
@@ -181,6 +182,21 @@ def test_many_records_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     data = fed(release, tmp_path).data
     assert [len(each) for each in data["records"]] == [5] * 3
     assert data["scale"] == N / 5
+
+
+def test_colours_tell_more_records_from_fewer_than_of_unrelated_columns() -> None:
+    sides = [
+        Distribution(Categorical(name=name, categories=("a", "b")), {"name": name}, half, None)
+        for name, half in (("x", np.array([50.0, 50.0])), ("y", np.array([60.0, 40.0])))
+    ]
+    counts = np.array([[35.0, 15.0], [25.0, 25.0]])
+    chart = joint_chart(*sides, counts, signed=True)
+    assert chart is not None and isinstance(chart.drawing, HeatMap)
+    assert chart.drawing.values == [[5.0, -5.0], [-5.0, 5.0]]
+    assert chart.data.rows[0] == ("a", "a", "35")
+    drawn, plain = svg(chart.drawing, number=1), joint_chart(*sides, counts)
+    assert "var(--series-1)" in drawn and "var(--series-2)" in drawn
+    assert plain is not None and "var(--series-2)" not in svg(plain.drawing, number=1)
 
 
 def test_no_text_of_the_data_can_end_its_element() -> None:
