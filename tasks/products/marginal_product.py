@@ -506,8 +506,10 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
             derive=fitting,
-            # Copies are drawn when they are first written.
-            write=of_rows(max(published, cells), columns) + (fitting if mechanism.copies else 0),
+            # Copies are drawn when they are first written; the report reads all tables back.
+            write=of_rows(max(published, cells), columns)
+            + 32 * cells
+            + (fitting if mechanism.copies else 0),
             kept=kept,
             figure=f"{published:,} records of {len(columns)} columns",
             next_step="Ask for fewer 'records', or for fewer columns or cells.",

@@ -1,4 +1,4 @@
-"""The explorer of ``report.html`` in a browser: its figures against those of ``statpress query``."""
+"""The explorer of ``report.html`` in a browser: its figures are those of ``statpress query``."""
 
 from __future__ import annotations
 
