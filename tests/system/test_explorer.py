@@ -18,6 +18,8 @@ from browser import Browser, missing, opened
 from requirements import lacking
 
 from statpress.configs.order import Order
+from statpress.tasks.pages.blocks import Explorer, Page, Section
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.answer_words import named_cells
 from statpress.tasks.products.distributions import cell_names
 from statpress.tasks.products.published_counts import column_from
@@ -275,6 +277,26 @@ def test_an_address_shares_a_choice(bundle: Path, browser: Browser) -> None:
     browser.run("(() => { location.hash = '#cols=nothing'; return 1 })()")
     browser.run("(() => { location.hash = '#cols=%E0%A4%A'; return 1 })()")
     assert browser.run(heading).startswith("Highest year of school completed by General")
+    assert browser.heard()[0] == []
+
+
+def test_of_two_explorers_an_address_names_one(
+    bundle: Path, browser: Browser, tmp_path: Path
+) -> None:
+    text = (bundle / "report.html").read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)
+    assert found
+    blocks = [Explorer(json.loads(found[1]) | {"product": name}, "") for name in ("one", "two &")]
+    page = tmp_path / "two.html"
+    page.write_text(rendered(Page("Two", [Section("a", LAST, blocks)])), encoding="utf-8")
+    address = f"{page.as_uri()}#cols=educ&in=two%20%26"
+    browser.see("about:blank")
+    browser.see(address, LAST)
+    headings = "[...document.querySelectorAll('.view figcaption')].map(each => each.textContent)"
+    assert browser.run(headings) == ["Year of the interview", "Highest year of school completed"]
+    choose(browser, "happy")  # in the first
+    assert browser.run("location.hash") == "#cols=happy&in=one"
+    assert browser.run(headings) == ["General happiness", "Highest year of school completed"]
     assert browser.heard()[0] == []
 
 
