@@ -56,7 +56,7 @@ _BAR = 40
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
-    from statpress.tasks.release.opened import caveats
+    from statpress.tasks.products.answer_words import caveats
     from statpress.tasks.release.query import TESTED
 
     columns, statistic = facts["columns"], facts["statistic"]
