@@ -486,7 +486,8 @@ def _spent(protection: Protection) -> Grid:
     return Grid(
         ("measure", "spent before", "by this release", "left", "limit"),
         protection.lifetime_rows,
-        title="What all releases of this dataset have spent",
+        title="What all releases of this dataset have spent"
+        + (", of one person" if "design" in protection.stated["lifetime"] else ""),
     )
 
 
