@@ -131,7 +131,7 @@ def propose(
     if revised is None:
         order = renewal(bundle, manifest, overrides, folder)
     else:
-        order = revision(manifest, revised, overrides)
+        order = revision(bundle, manifest, revised, overrides)
     planned = PlannedOrder.of(order)
     plan = plan_for_account(home, planned.release, planned.plan)
     planned = replace(planned, plan=plan)

@@ -50,7 +50,8 @@ def run_name(config: ReleaseConfig, run_id: str) -> str:
     """What a release's run is called: the dataset, the period that it is of or the day, the run."""
     of, day = config.about.temporal, datetime.now(UTC).date().isoformat()
     ends = [end for end in (of.start, of.end) if end] if of else []
-    period = " to ".join(dict.fromkeys(ends)) or day
+    named = config.series.current if config.series else None
+    period = named or " to ".join(dict.fromkeys(ends)) or day
     return f"{config.dataset}, {period}, {run_id[:_OF_THE_RUN]}"
 
 
@@ -78,11 +79,15 @@ def notice(
 
 @notice
 def show_plan(client: SyncPrefectClient, release: Release, plan: Plan, run_id: str) -> None:
-    """Name the run, tag it with its dataset, and show what it will release at what cost."""
-    run, dataset = watched_run(), release.config.dataset
+    """Name the run, tag it, and show what it will release at what cost.
+
+    Its tags are the dataset and, of a series, the series and the period.
+    """
+    run, dataset, series = watched_run(), release.config.dataset, release.config.series
+    series_tags = {series.name, str(release.period)} if series else set()
     if run is not None:
         name = run_name(release.config, run_id)
-        client.update_flow_run(run.id, name=name, tags=sorted({*run.tags, dataset}))
+        client.update_flow_run(run.id, name=name, tags=sorted({*run.tags, dataset, *series_tags}))
     rows = [plan_row(product) for product in plan.products]
     total = {name: canonical(plan.amounts[name]) for name in plan.amounts}
     text = (
@@ -98,6 +103,16 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan, run_id: s
     for warning in warnings(release, plan):
         text += f" **{escaped(warning)}**"
     show(client, dataset, "plan", "table", json.dumps(rows), text)
+
+
+@notice
+def name_schedule(client: SyncPrefectClient, release: Release) -> None:
+    """Name and tag the run that looks for the periods of a series that are due."""
+    run, series = watched_run(), release.config.series
+    if run is not None and series is not None:
+        name = f"{release.config.dataset}, {series.name}, periods due"
+        tags = sorted({*run.tags, release.config.dataset, series.name})
+        client.update_flow_run(run.id, name=name, tags=tags)
 
 
 @notice

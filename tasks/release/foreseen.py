@@ -135,7 +135,7 @@ def taken_name(release: Release) -> Iterator[BundleExistsError]:
     publish = release.config.publish
     if publish.name is None:
         return
-    target = release.located(publish.directory) / publish.name
+    target = release.directory / publish.name
     if os.path.lexists(target):
         yield BundleExistsError(
             "A bundle of this name is already there.",
