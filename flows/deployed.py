@@ -181,14 +181,9 @@ def release(
     order = _ordered(config)
     if period is not None:
         order = order.at_period(period)
-    elif run_inside(_bare_context(), lambda: leaves_period_open(order)):
+    elif leaves_period_open(order):
         return _released_due(order, config, while_undecided)
     return _pressed(lambda home: order, while_undecided, again)
-
-
-def _bare_context() -> RunContext:
-    """The context of the flow run at work as long as it reads no source."""
-    return plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
 
 
 def _released_due(order: Order, config: str, while_undecided: WhileUndecided) -> State[str]:
@@ -200,7 +195,7 @@ def _released_due(order: Order, config: str, while_undecided: WhileUndecided) ->
         state.result()  # raises what ended it
         return period
 
-    context = _bare_context()
+    context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
     run_inside(context, lambda: name_schedule(context, read_config(order)))
     return schedule_state(*run_due(context, order, one))
 

@@ -143,14 +143,17 @@ def plan(
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
     from statpress.tasks.release.run_places import sources_in_words
-    from statpress.tasks.release.series import calendar_of
 
     if html is not None:
         from statpress.tasks.release.plan_page import check_page
 
         check_page(html)
     order, place = PlannedOrder.of(order_of(config, set_, period)), home_of(home)
-    calendar = calendar_of(place, order.release)
+    calendar = None
+    if order.release.config.series is not None:
+        from statpress.tasks.release.series import calendar_of
+
+        calendar = calendar_of(place, order.release)
     remaining = remaining_budget(place, order.release.config.dataset)
     account = account_terms(place, order.release.config.dataset)
     looks = None if account is None else account.looks_left

@@ -227,10 +227,8 @@ class Calendar:
         yield f"Series {self.name}: {self.next_words}."
 
 
-def calendar_of(home: Home, release: Release) -> Calendar | None:
-    """The calendar of the series that a release is of, if it is of one; reads no source."""
-    if release.config.series is None:
-        return None
+def calendar_of(home: Home, release: Release) -> Calendar:
+    """The calendar of the series that a release is of; reads no source."""
     state = State()
     if Ledger.exists(home.ledger):
         with open_ledger(home) as ledger:

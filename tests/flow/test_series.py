@@ -300,6 +300,16 @@ def test_a_source_that_a_gate_refuses_is_left_to_a_person(office: Office) -> Non
     assert office.latest.parts[0] == "2026-02"
 
 
+def test_without_the_runs_of_periods_one_would_be_released_twice(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.deliver("2026-01")
+    monkeypatch.setattr("statpress.tasks.release.series._run_of", lambda *_: new_run_id())
+    office.release("2026-01")
+    office.release("2026-01")
+    assert len(office.bundles()["2026-01"]) == office.kinds().count("charge") == 2
+
+
 def test_another_series_of_the_dataset_has_periods_of_its_own(office: Office) -> None:
     office.deliver("2026-01")
     one = office.release("2026-01")
