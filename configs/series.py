@@ -30,6 +30,8 @@ from statpress.mechanisms.errors import ConfigError
 MARK = "{period}"
 _MARKED = (("title",), ("about",), ("source",), ("publish", "name"), ("publish", "targets"))
 """Where the mark stands for a period."""
+_FIXED = (("dataset",), ("series", "name"), ("publish", "directory"))
+"""What all periods share; each has a folder of its own in the publishing directory."""
 _SOURCE = ("path", "table")
 _LAG = r"^(0|[1-9][0-9]{0,3}) days?$"
 
@@ -148,6 +150,9 @@ def dated(document: Document, findings: Findings) -> Document:
     value = document.value
     if not isinstance(value, dict):
         return document
+    for path in _FIXED if "series" in value else ():
+        with findings.noting():
+            _check_fixed(document, path)
     with findings.noting():
         _check_source(document)
     series = stated_series(value)
@@ -161,6 +166,16 @@ def dated(document: Document, findings: Findings) -> Document:
         start, end = period.dates()
         value = {**value, "about": {**about, "temporal": {"start": start, "end": end}}}
     return replace(document, value=value)
+
+
+def _check_fixed(document: Document, path: tuple[str, ...]) -> None:
+    """Raise if a text has the mark that all periods share."""
+    if path in document.places and MARK in str(document.at(path)):
+        raise ConfigError(
+            f"All periods of a series share this, so '{MARK}' cannot be in it.",
+            where=document.where(path),
+            next_step="Leave it out. A period has a folder of its own in the publishing directory.",
+        )
 
 
 def _check_source(document: Document) -> None:

@@ -30,7 +30,12 @@ from statpress.flows.rerelease import propose
 from statpress.flows.runner import open_context, plain_context, run_due, run_inside
 from statpress.mechanisms.errors import ConfigError, PeriodError, UploadError
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.orchestration.monitoring import name_schedule, show_rejection, show_unsent
+from statpress.tasks.orchestration.monitoring import (
+    name_schedule,
+    show_rejection,
+    show_series,
+    show_unsent,
+)
 from statpress.tasks.orchestration.server import final_state, rejected, schedule_state
 from statpress.tasks.orchestration.server_checkup import confirm_installation
 from statpress.tasks.private_zone.folders import Home
@@ -196,8 +201,14 @@ def _released_due(order: Order, config: str, while_undecided: WhileUndecided) ->
         return period
 
     context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
-    run_inside(context, lambda: name_schedule(context, read_config(order)))
-    return schedule_state(*run_due(context, order, one))
+    written = run_inside(context, lambda: read_config(order))
+    name_schedule(context, written)
+    due = None
+    try:
+        released, due = run_due(context, order, one)
+    finally:
+        show_series(context, context.home, written, due)
+    return schedule_state(released, due)
 
 
 @sealed_flow("statpress-rerelease")

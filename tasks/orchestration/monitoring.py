@@ -30,6 +30,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import warnings
 from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.series import Calendar, Due, calendar_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -113,6 +114,49 @@ def name_schedule(client: SyncPrefectClient, release: Release) -> None:
         name = f"{release.config.dataset}, {series.name}, periods due"
         tags = sorted({*run.tags, release.config.dataset, series.name})
         client.update_flow_run(run.id, name=name, tags=tags)
+
+
+SERIES_WAITING = "statpress.series.waiting"
+"""Event of a period that is due, and whose source is not there."""
+
+
+@notice
+def show_series(
+    client: SyncPrefectClient, home: Home, release: Release, due: Due | None = None
+) -> None:
+    """Show what became of the periods of a series; if one waits, emit an event for a notice.
+
+    Args:
+        client: Of the server.
+        home: Where the ledger lies.
+        release: Of the series.
+        due: Why no further period is released; None if one failed.
+    """
+    from prefect.events import emit_event
+
+    dataset, calendar = release.config.dataset, calendar_of(home, release)
+    if due is not None and due.waits:
+        emit_event(
+            event=SERIES_WAITING,
+            resource={
+                "prefect.resource.id": f"statpress.series.{key_of(f'{dataset}/{calendar.name}')}",
+                "prefect.resource.name": calendar.name,
+            },
+            payload={"dataset": dataset, "series": calendar.name, "words": due.words},
+        )
+    show(client, dataset, f"series-{key_of(calendar.name)}", "markdown", series_text(calendar))
+
+
+def series_text(calendar: Calendar) -> str:
+    """The periods of a series in Markdown: how far each has come, what it was charged, the next."""
+    rows = [
+        f"| {period} | {found.stage} | {canonical(found.spent['epsilon'])} | "
+        f"{canonical(found.spent['delta'])} |"
+        for period, found in calendar.due.items()
+    ]
+    head = [f"# Series {escaped(calendar.name)}", "", "| period | is | epsilon | delta |"]
+    last = f"Next is {calendar.following}, due on {calendar.day}."
+    return "\n".join([*head, "|---|---|---|---|", *rows, "", last])
 
 
 @notice

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ from statpress.mechanisms.domain.periods import SeriesPeriod, due_periods
 from statpress.mechanisms.errors import PeriodError, SourceNotFoundError
 from statpress.tasks.bundle.manifest import CONFIG, MANIFEST_NAME
 from statpress.tasks.ledger.accounts import State, Status
-from statpress.tasks.ledger.entries import canonical_json
+from statpress.tasks.ledger.entries import Loss, canonical_json
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home, at_work
@@ -67,30 +68,36 @@ class Standing:
         stage: How far it has come.
         run_id: The run that goes on with the period, or has released it.
         last: The last run of it, if there was one.
+        spent: What all its runs were charged, without what was given back.
     """
 
     stage: Stage
     run_id: str
     last: str | None
+    spent: Loss
 
 
 def standing(state: State, release: Release, period: SeriesPeriod) -> Standing:
     """What the ledger has of a period of the series that a release is of."""
-    last, attempt = None, 1
-    while (run_id := _run_of(release, period, attempt)) in state.charges or run_id in state.refused:
-        last, attempt = run_id, attempt + 1
+    last, charge, spent = None, None, Loss.nothing()
+    for attempt in itertools.count(1):
+        run_id = _run_of(release, period, attempt)
+        if run_id not in state.charges and run_id not in state.refused:
+            break
+        last, charge = run_id, state.charges.get(run_id)
+        if charge is not None and charge.status is not Status.VOID:
+            spent += charge.loss
     if last is None:
-        return Standing(Stage.OPEN, run_id, None)
-    charge, refused = state.charges.get(last), last in state.refused
+        return Standing(Stage.OPEN, run_id, None, spent)
     if charge is None:
-        return Standing(Stage.STOPPED, run_id, last)
+        return Standing(Stage.STOPPED, run_id, last, spent)
     if charge.status is Status.VOID:
-        return Standing(Stage.OPEN, run_id, last)
-    if charge.status is Status.RESERVED and not refused:
-        return Standing(Stage.OPEN, last, last)
+        return Standing(Stage.OPEN, run_id, last, spent)
+    if charge.status is Status.RESERVED and last not in state.refused:
+        return Standing(Stage.OPEN, last, last, spent)
     if charge.status in (Status.PREPARED, Status.APPROVED, Status.PUBLISHED):
-        return Standing(Stage.RELEASED, last, last)
-    return Standing(Stage.LOST, run_id, last)
+        return Standing(Stage.RELEASED, last, last, spent)
+    return Standing(Stage.LOST, run_id, last, spent)
 
 
 def _run_of(release: Release, period: SeriesPeriod, attempt: int) -> str:

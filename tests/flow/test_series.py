@@ -16,7 +16,7 @@ from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli.release_commands import plan, rerelease, run, validate
 from statpress.flows.rerelease import propose
-from statpress.flows.runner import run_due, run_release
+from statpress.flows.runner import run_due, run_publication, run_release
 from statpress.mechanisms.errors import (
     ConfigError,
     PeriodError,
@@ -32,7 +32,7 @@ from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
 from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.review import note_bundle
+from statpress.tasks.release.review import note_bundle, record_unsigned
 from statpress.tasks.release.run_places import Outcome
 
 SERIES = "series: {name: lfs, period: {by: month, first: 2026-01, lag: 10 days}}\n"
@@ -370,7 +370,15 @@ def test_the_next_period_is_released_once_one_waits_for_its_approval(office: Off
     assert office.release_due()[0] == ["2026-01", "2026-02"]
     with Ledger.open(office.agency.home.ledger) as ledger:
         statuses = [charge.status for charge in ledger.state().charges.values()]
+        runs = list(ledger.state().charges)
     assert statuses == [Status.PREPARED] * 2
+    assert not (office.agency.releases / "lfs" / "latest").exists()
+    record_unsigned(office.agency.home, runs[0], decision="reject", reason="wrong", by="officer")
+    record_unsigned(office.agency.home, runs[1], decision="approve", reason="right", by="officer")
+    place = run_publication(office.context(), runs[1]).bundle
+    assert place.parent.name == "2026-02" and office.latest == Path("2026-02") / place.name
+    released, _, said = office.release_due()
+    assert released == [] and "2026-01 was charged and not published" in said[0]
 
 
 def test_a_test_with_a_known_seed_releases_no_period(office: Office) -> None:

@@ -78,6 +78,12 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
         ask(server, f"/deployments/{deployed['id']}/pause_deployment", {})
         backfill(server, deployed)
     assert len(MONTHS) == 12
+    wait(lambda: waits_noticed(server), "the event of a period that waits")
+    query = {"artifacts": {"flow_run_id": {"any_": [waiting["id"]]}}}
+    (shown,) = ask(server, "/artifacts/filter", query)
+    assert shown["key"] == "labour-series-lfs"
+    assert f"| {MONTHS[1]} | released | 0.1 | 0 |" in shown["data"]
+    assert f"| {LATE} | open | 0 | 0 |" in shown["data"]
     with Ledger.open(office.home.ledger, create=False) as ledger:
         charges = list(ledger.state().charges.values())
     assert len(charges) == 12 and all(charge.published for charge in charges)
@@ -112,6 +118,13 @@ def published(office: Any) -> list[str]:
     """The months with a publication in the ledger, in its order."""
     places = [entry.body["bundle"] for entry in office.entries() if entry.kind == "publish"]
     return [Path(place).parent.name for place in places]
+
+
+def waits_noticed(server: dict[str, str]) -> bool:
+    """Whether an event says that the series waits, in words for a notice."""
+    named = {"filter": {"event": {"name": ["statpress.series.waiting"]}}}
+    events = ask(server, "/events/filter", named)["events"]
+    return any(LATE in event["payload"]["words"] for event in events)
 
 
 def at_work(server: dict[str, str], deployed: dict[str, Any]) -> Any:

@@ -99,6 +99,8 @@ def test_a_year_may_be_written_as_a_number(config: Path) -> None:
         ("name: lfs, ", "", r"c\.yaml:3:\d+: series\.name: 'name' is missing"),
         ("lag:", "lags:", r"yaml:3:59: series\.period\.lags: There is no key 'lags' here"),
         ("lfs-{period}.csv", "lfs.csv", r"c\.yaml:4:10: source\.path: .* needs '{period}'"),
+        ("directory: releases", "directory: 'r/{period}'", r"yaml:13:3: publish\.directory: .*not"),
+        ("dataset: lfs", "dataset: 'lfs {period}'", r"yaml:2:1: dataset: .* cannot be in it"),
         ("series:", "x-series:", r"c\.yaml:4:10: source\.path: .* no section 'series'"),
         ("name: lfs,", "name: lfs, current: 2025-Q4,", r"series\.current: .* before the first"),
         ("name: lfs,", "name: lfs, current: 2026,", r"series\.current: .* a quarter"),
