@@ -348,7 +348,7 @@ def run(
 
     def report() -> Iterator[Any]:
         for each in results:
-            yield each.report()
+            yield from each.report()
         yield f"{due.words[:1].upper()}{due.words[1:]}."
 
     return Result(

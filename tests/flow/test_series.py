@@ -399,7 +399,15 @@ def test_the_commands(office: Office, capsys: pytest.CaptureFixture[str]) -> Non
     done = run(config, home=home, no_orchestrator=True)
     assert [Path(each["bundle"]).parent.name for each in done.facts()["released"]] == ["2026-01"]
     assert done.facts()["waits"] is True
-    assert "2026-02 waits for its source" in "".join(map(str, done.report()))
+    published, waits = done.report()
+    assert published.startswith(f"Published {done.facts()['released'][0]['bundle']}\n")
+    assert waits == "2026-02 waits for its source, which is not there yet."
+    with pytest.raises(PeriodError, match="2026-06 is not due before 2026-07-11"):
+        run(config, period="2026-06", home=home, no_orchestrator=True)
+    office.agency.replace("formats: [csv]", "formats: [csv], name: one")
+    (office.agency.folder / "data" / "2026-01.parquet").unlink()
+    again = run(config, period="2026-01", home=home, no_orchestrator=True)
+    assert again.facts()["bundle"] == done.facts()["released"][0]["bundle"]
     one = run(config, period="2026-03", home=home, no_orchestrator=True)
     assert Path(one.facts()["bundle"]).parent.name == "2026-03"
     planned = plan(config, period="2026-04", home=home)
