@@ -60,8 +60,11 @@ def check_place(source: Lake) -> None:
 
 def is_there(source: Lake) -> bool:
     """Whether the store has an object that matches, or the folder a table."""
-    with held(source, Path()):
-        return True
+    try:
+        with held(source, Path()):
+            return True
+    except SourceNotFoundError:
+        return False
 
 
 def parts_of(source: Lake) -> Iterator[Lake]:

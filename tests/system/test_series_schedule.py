@@ -147,7 +147,7 @@ def schedule(server: dict[str, str], office: Any) -> None:
     described["definitions"] = {"work_pools": [{"name": POOL, "type": "process"}]}
     known = {each["name"]: each for each in described["deployments"]}
     soon = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=8)).isoformat()
-    near = {"interval": 20, "anchor_date": soon, "active": True}
+    near = {"interval": 60, "anchor_date": soon, "active": True}
     described["deployments"] = [
         known["release"]
         | {
