@@ -186,7 +186,7 @@ def release(
     order = _ordered(config)
     if period is not None:
         order = order.at_period(period)
-    elif leaves_period_open(order):
+    elif not again and leaves_period_open(order):
         return _released_due(order, config, while_undecided)
     return _pressed(lambda home: order, while_undecided, again)
 
