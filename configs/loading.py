@@ -338,6 +338,11 @@ class Release:
         return None if self.config.series is None else self.config.series.of
 
     @property
+    def period_text(self) -> str | None:
+        """The text of its period, if it is of one."""
+        return None if self.period is None else str(self.period)
+
+    @property
     def directory(self) -> Path:
         """Where its bundle goes; a period of a series has a folder of its own."""
         directory, series = self.located(self.config.publish.directory), self.config.series

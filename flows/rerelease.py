@@ -145,7 +145,9 @@ def propose(
         bundle=bundle,
         manifest=manifest,
         planned=planned,
-        remaining=remaining_budget(home, planned.release.config.dataset),
+        remaining=remaining_budget(
+            home, planned.release.config.dataset, planned.release.period_text
+        ),
         difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
         renewed=revised is None,
         stopping=stopping,

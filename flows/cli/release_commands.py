@@ -142,7 +142,7 @@ def plan(
     from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
-    from statpress.tasks.release.run_places import sources_in_words
+    from statpress.tasks.release.run_places import design_in_words, sources_in_words
 
     if html is not None:
         from statpress.tasks.release.plan_page import check_page
@@ -154,7 +154,7 @@ def plan(
         from statpress.tasks.release.series import calendar_of
 
         calendar = calendar_of(place, order.release)
-    remaining = remaining_budget(place, order.release.config.dataset)
+    remaining = remaining_budget(place, order.release.config.dataset, order.release.period_text)
     account = account_terms(place, order.release.config.dataset)
     looks = None if account is None else account.looks_left
     planned = plan_for_account(place, order.release, order.plan)
@@ -181,13 +181,18 @@ def plan(
     def facts() -> dict[str, Any]:
         compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
         stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
-        series = {} if calendar is None else {"series": calendar.facts()}
         said = reports.plan_facts(order.release, planned, remaining)
-        return said | series | stops | compared | written
+        if account is not None and account.has_design:
+            said |= {"design": account.design, "design_in_words": account.panel.design.words}
+        if calendar is not None:
+            said |= {"series": calendar.facts()}
+        return said | stops | compared | written
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, planned, remaining)
         yield from () if calendar is None else calendar.words()
+        if account is not None and account.has_design:
+            yield design_in_words(account)
         if looks is not None:
             yield f"Looks at the data that are left before it has to be reopened: {looks}."
         if account is not None and not account.sources:
@@ -381,9 +386,9 @@ def outcome_result(
         facts: More facts.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.home_ledger import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_after
 
-    remaining = remaining_budget(context.home, outcome.dataset)
+    remaining = remaining_after(context.home, outcome.dataset, outcome.run_id)
     spent = None
     if planned is not None:
         total = time.perf_counter() - started

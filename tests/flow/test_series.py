@@ -19,6 +19,7 @@ from statpress.flows.rerelease import propose
 from statpress.flows.runner import run_due, run_publication, run_release
 from statpress.mechanisms.errors import (
     ConfigError,
+    InsufficientBudgetError,
     PeriodError,
     RereleaseError,
     SourceError,
@@ -315,6 +316,20 @@ def test_another_series_of_the_dataset_has_periods_of_its_own(office: Office) ->
     one = office.release("2026-01")
     office.agency.replace("name: lfs", "name: other")
     assert office.release("2026-01").run_id != one.run_id
+
+
+def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None:
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    office.agency.register(dataset="panel", epsilon="0.25", design="any 2")
+    office.deliver(*MONTHS[:4])
+    assert office.release_due()[0] == MONTHS[:4]  # any 2 of them cost less than the limit
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        periods = ledger.account("panel").by_period.periods
+    assert sorted(periods) == MONTHS[:4]
+    (bundle,) = office.bundles()["2026-04"]
+    proposal = propose(bundle, None, (), None, office.agency.home)
+    with pytest.raises(InsufficientBudgetError, match="for 2026-04"):  # .1 twice, and .1
+        run_release(office.context(), proposal.planned)
 
 
 def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:
