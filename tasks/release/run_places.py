@@ -122,7 +122,7 @@ def open_run(
     home, run_id = context.home, context.run_id
     with claims() as claim:
         work_root = home.folder("work")
-        directory = release.located(release.config.publish.directory)
+        directory = release.directory
         target = directory / _bundle_name(release, run_id, insecure_seed)
         check_field("bundle", f"{target}-{run_id}")
         if os.path.lexists(target):
