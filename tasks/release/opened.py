@@ -19,6 +19,7 @@ from statpress.mechanisms.errors import BundleVerificationError, DependencyError
 from statpress.tasks.bundle.formats import read_batches, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
+from statpress.tasks.catalogues.data_package import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
 
@@ -142,8 +143,22 @@ class Release:
         return f"<statpress release {self.manifest.get('title', '')!r} at {self.where}>"
 
     @functools.cached_property
+    def _package(self) -> Mapping[str, Any]:
+        text = (self._folder / "datapackage.json").read_text(encoding="utf-8")
+        package: Mapping[str, Any] = json.loads(text)
+        return package
+
+    @functools.cached_property
     def _measured(self) -> Measured:
         return opened(self._folder, self._product, verified=True)
+
+    def citation(self) -> str:
+        """How to cite the release, in one line; ``CITATION.cff`` in the bundle is for programs.
+
+        >>> release.citation().startswith("Happiness in the United States")
+        True
+        """
+        return citation(self._package)
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -500,9 +515,8 @@ class Release:
         if as_ != "pandas":
             raise QueryError("as_ is 'pandas', 'polars' or 'arrow'.", where="as_")
         frame = table.to_pandas()
-        package = json.loads((self._folder / "datapackage.json").read_text(encoding="utf-8"))
         name = path.relative_to(self._folder).as_posix()
-        resource = next(each for each in package["resources"] if each["path"] == name)
+        resource = next(each for each in self._package["resources"] if each["path"] == name)
         for field in resource["schema"]["fields"]:
             values = field.get("constraints", {}).get("enum")
             if field["type"] == "string" and values:

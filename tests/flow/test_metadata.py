@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from requirements import needed
+from ruamel.yaml import YAML
 from victims import InProcess
 
 from statpress.configs.order import Order, Override
@@ -21,8 +22,10 @@ from statpress.mechanisms.errors import BundleVerificationError
 from statpress.tasks.bundle.formats import read_batches
 from statpress.tasks.bundle.manifest import files_of, seal, verify_bundle
 from statpress.tasks.catalogues import linked_data
+from statpress.tasks.catalogues.data_package import citation_file, with_publication
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.catalogues.metadata_files import metadata_files, structure_files
+from statpress.tasks.catalogues.usage import usage_section
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
@@ -149,8 +152,8 @@ def test_every_file_of_the_data_package_is_there_with_its_size_and_hash(bundle: 
 def test_the_same_public_files_give_the_same_metadata(bundle: Path) -> None:
     made = [*metadata_files(bundle, with_sdmx=True), *structure_files(bundle)]
     assert {name for name, _ in made} == {
-        "dcat.jsonld", "croissant.json", "sdmx/counts.csv", "sdmx/counts_structure.xml",
-        "sdmx/years.csv", "sdmx/years_structure.xml",
+        "dcat.jsonld", "croissant.json", "CITATION.cff", "sdmx/counts.csv",
+        "sdmx/counts_structure.xml", "sdmx/years.csv", "sdmx/years_structure.xml",
     }  # fmt: skip
     for name, content in made:
         assert (bundle / name).read_bytes() == content
@@ -262,6 +265,44 @@ def test_croissant_lists_files_that_its_reader_does_not_know(bundle: Path) -> No
     vars(changed)["package"] = package | {"resources": only}
     sets = linked_data.croissant_dataset(changed)["recordSet"]
     assert {each["field"][0]["source"]["fileObject"]["@id"][-4:] for each in sets} == {".csv"}
+
+
+def test_the_citation_is_what_its_format_asks_for(bundle: Path) -> None:
+    """Keys and patterns are those of the schema of version 1.2.0."""
+    text = (bundle / "CITATION.cff").read_text(encoding="utf-8")
+    said = YAML(typ="safe", pure=True).load(text)
+    assert said.keys() >= {"cff-version", "message", "title", "authors"}
+    assert said["cff-version"] == "1.2.0" and said["type"] == "dataset"
+    assert said["authors"] == [
+        {"name": "Office of Examples", "website": "https://office.example"}
+    ]  # fmt: skip
+    assert said["doi"] == "10.1234/every.kind" and "identifiers" not in said
+    assert said["license"] == "CC-BY-4.0" and "license-url" not in said
+    assert str(said["date-released"]) == read_json(bundle / "datapackage.json")["created"][:10]
+    bare = without_words(bundle).package | {"id": "urn:uuid:0"}
+    said = YAML(typ="safe", pure=True).load(citation_file(bare))
+    assert said["authors"] == [{"name": "Publisher not named"}]
+    assert said["identifiers"] == [{"type": "other", "value": "urn:uuid:0"}]
+    assert "doi" not in said and all(said.values())
+
+
+def test_the_readme_loads_the_files_of_a_reprint_in_their_formats(bundle: Path) -> None:
+    """Of every language that reads one, in the format that it likes best."""
+    package = read_json(bundle / "datapackage.json")
+    whole = usage_section(package)
+    assert re.findall("^```([a-z]+)$", whole, re.MULTILINE) == ["python", "r", "stata", "spss"]
+    assert whole.rstrip() in (bundle / "README.md").read_text(encoding="utf-8")
+    listed = {each["path"] for each in package["resources"]}
+    assert set(re.findall(r"data/[\w.]+", whole)) <= listed
+    for form, languages in (("parquet", 2), ("csv", 3), ("dta", 3), ("sav", 3)):
+        only = [each for each in package["resources"] if each.get("format") == form]
+        section = usage_section(package | {"resources": only})
+        assert section.count("```") == 2 * languages
+        assert {path.rpartition(".")[2] for path in re.findall(r"data/[\w.]+", section)} == {form}
+    assert usage_section(package | {"resources": []}) == ""
+    readme = with_publication("# A\n\n## Publication\n\n- Licence: B\n", package)
+    assert with_publication(readme, package) == readme
+    assert readme.count("## Publication") == readme.count("## How to use") == 1
 
 
 def test_sdmx_is_read_back_with_its_structure(bundle: Path) -> None:

@@ -1,0 +1,122 @@
+"""The section of a bundle's README that says how its files are loaded in Python, R, Stata and SPSS.
+
+It needs nothing but the data package, so a reprint in other formats has lines of its own. Sources:
+Lumley, R packages mitools (``imputationList``, ``MIcombine``) and survey (``svydesign``); Stata
+Multiple-Imputation Reference Manual, "mi import flong" and "mi estimate"; IBM SPSS Missing Values,
+"Analyzing Multiple Imputation Data".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from statpress.tasks.pages.rendering import markdown
+
+USAGE = "## How to use this release"
+
+
+@dataclass(frozen=True)
+class Language:
+    """How programs in a language load files.
+
+    Attributes:
+        fence: Its name for Markdown.
+        reads: By format, the preferred first, what reads a path.
+        setup: Lines before the first.
+        line: Of a table, with its ``name`` and what reads it (``read``).
+        asked: Lines for a product that answers questions, with the arguments that open it.
+        copied: By format the lines for copies, with their ``read``, and the ``keys`` that the last
+            columns are.
+    """
+
+    fence: str
+    reads: Mapping[str, str]
+    setup: str = ""
+    line: str = "{read}"
+    asked: str = ""
+    copied: Mapping[str, str] = field(default_factory=dict)
+
+
+_COPIES_IN_PYTHON = """\
+import statsmodels.formula.api as smf
+release.combine(lambda records: smf.ols("y ~ x", records).fit())"""
+_COPIES_IN_R = """\
+library(mitools)
+copies <- {read}
+copies <- imputationList(split(copies, copies${copy}))
+summary(MIcombine(with(copies, lm(y ~ x))))
+library(survey)
+design <- svydesign(ids = ~1, data = copies)
+summary(MIcombine(with(design, svyglm(y ~ x))))"""
+_R = {
+    "csv": 'read.csv("{}", na.strings = "")',
+    "parquet": 'arrow::read_parquet("{}")',
+    "dta": 'haven::read_dta("{}")',
+    "sav": 'haven::read_sav("{}")',
+}
+LANGUAGES = {
+    "Python": Language(
+        "python",
+        {
+            "parquet": 'pd.read_parquet("{}")',
+            "csv": 'pd.read_csv("{}", keep_default_na=False, na_values=[""])',
+            "dta": 'pd.read_stata("{}")',
+            "sav": 'pd.read_spss("{}")',
+        },
+        setup="import pandas as pd",
+        line="{name} = {read}",
+        asked='import statpress\nrelease = statpress.open({asked})\nrelease.mean("y", by="x")',
+        copied=dict.fromkeys(_R, _COPIES_IN_PYTHON),
+    ),
+    "R": Language("r", _R, line="{name} <- {read}", copied=dict.fromkeys(_R, _COPIES_IN_R)),
+    "Stata": Language(
+        "stata",
+        {"dta": 'use "{}", clear', "csv": 'import delimited "{}", clear'},
+        copied=dict.fromkeys(
+            ("dta", "csv"), "{read}\nstatsby _b _se, by({copy}) clear: regress y x"
+        ),
+    ),
+    "SPSS": Language("spss", {"sav": "GET FILE='{}'."}),
+}
+
+
+def usage_section(package: Mapping[str, Any]) -> str:
+    """The section as Markdown, which ends with a line break; empty where no file is a table."""
+    files: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for resource in package["resources"]:
+        if "schema" in resource:
+            stem = PurePosixPath(resource["path"]).stem
+            files.setdefault(stem, {})[resource["format"]] = resource
+    if not files:
+        return ""
+    copied = next((stem for stem in files if f"{stem}_copies" in files), None)
+    asked = [stem for stem in files if f"{stem}_pairs" in files]
+    main = next(stem for stem in (copied, *asked, *files) if stem)
+    opened = f'".", product="{main}"' if len(asked) > 1 else '"."'
+    blocks = {}
+    for title, language in LANGUAGES.items():
+        if not language.reads.keys() & files[main].keys():
+            continue
+        name = re.sub(r"\W", "_", f"data_{main}" if main[0].isdigit() else main)
+        read, _ = _reading(language, files[main])
+        lines = [language.setup, language.line.format(name=name, read=read)]
+        lines += [language.asked.format(asked=opened)] if asked else []
+        if copied and language.copied:
+            read, resource = _reading(language, files[f"{main}_copies"])
+            copy = resource["schema"]["fields"][-1]["name"]
+            lines.append(language.copied[resource["format"]].format(read=read, copy=copy))
+        code = "\n".join(filter(None, lines))
+        blocks[title] = f"```{language.fence}\n{code}\n```"
+    return markdown("using.md.jinja", blocks=blocks, copied=copied)
+
+
+def _reading(
+    language: Language, files: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, Mapping[str, Any]]:
+    """What reads a table from the file that a language likes best, and that file."""
+    resource = next(files[form] for form in language.reads if form in files)
+    return language.reads[resource["format"]].format(resource["path"]), resource
