@@ -29,8 +29,8 @@ class Language:
         setup: Lines before the first.
         line: Of a table, with its ``name`` and what reads it (``read``).
         asked: Lines for a product that answers questions, with the arguments that open it.
-        copied: By format the lines for copies, with their ``read``, and the ``keys`` that the last
-            columns are.
+        copied: By format the lines for copies, with what reads them (``read``), and the columns
+            of the number of a copy (``copy``) and, for Stata, of a record (``record``).
     """
 
     fence: str
@@ -52,6 +52,20 @@ summary(MIcombine(with(copies, lm(y ~ x))))
 library(survey)
 design <- svydesign(ids = ~1, data = copies)
 summary(MIcombine(with(design, svyglm(y ~ x))))"""
+_DTA_IN_R = _COPIES_IN_R.replace("{read}", "subset({read}, {copy} > 0)")
+_DTA_IN_STATA = """\
+{read}
+quietly ds {copy} {record}, not
+local all = r(varlist)
+quietly ds `all', has(type numeric)
+mi import flong, m({copy}) id({record}) imputed(`r(varlist)') clear
+mi estimate, esampvaryok nosmall: regress y x"""
+_CSV_IN_STATA = "{read}\nstatsby _b _se, by({copy}) clear: regress y x"
+_COPIES_IN_SPSS = """\
+{read}
+SORT CASES BY {copy}.
+SPLIT FILE LAYERED BY {copy}.
+REGRESSION /DEPENDENT y /METHOD=ENTER x."""
 _R = {
     "csv": 'read.csv("{}", na.strings = "")',
     "parquet": 'arrow::read_parquet("{}")',
@@ -72,15 +86,18 @@ LANGUAGES = {
         asked='import statpress\nrelease = statpress.open({asked})\nrelease.mean("y", by="x")',
         copied=dict.fromkeys(_R, _COPIES_IN_PYTHON),
     ),
-    "R": Language("r", _R, line="{name} <- {read}", copied=dict.fromkeys(_R, _COPIES_IN_R)),
+    "R": Language(
+        "r",
+        _R,
+        line="{name} <- {read}",
+        copied=dict.fromkeys(_R, _COPIES_IN_R) | {"dta": _DTA_IN_R},
+    ),
     "Stata": Language(
         "stata",
         {"dta": 'use "{}", clear', "csv": 'import delimited "{}", clear'},
-        copied=dict.fromkeys(
-            ("dta", "csv"), "{read}\nstatsby _b _se, by({copy}) clear: regress y x"
-        ),
+        copied={"dta": _DTA_IN_STATA, "csv": _CSV_IN_STATA},
     ),
-    "SPSS": Language("spss", {"sav": "GET FILE='{}'."}),
+    "SPSS": Language("spss", {"sav": "GET FILE='{}'."}, copied={"sav": _COPIES_IN_SPSS}),
 }
 
 
@@ -105,10 +122,12 @@ def usage_section(package: Mapping[str, Any]) -> str:
         read, _ = _reading(language, files[main])
         lines = [language.setup, language.line.format(name=name, read=read)]
         lines += [language.asked.format(asked=opened)] if asked else []
-        if copied and language.copied:
-            read, resource = _reading(language, files[f"{main}_copies"])
-            copy = resource["schema"]["fields"][-1]["name"]
-            lines.append(language.copied[resource["format"]].format(read=read, copy=copy))
+        copies = files.get(f"{main}_copies", {})
+        if copies.keys() & language.reads.keys() and language.copied:
+            read, resource = _reading(language, copies)
+            *_, record, copy = (field["name"] for field in resource["schema"]["fields"])
+            code = language.copied[resource["format"]]
+            lines.append(code.format(read=read, copy=copy, record=record))
         code = "\n".join(filter(None, lines))
         blocks[title] = f"```{language.fence}\n{code}\n```"
     return markdown("using.md.jinja", blocks=blocks, copied=copied)

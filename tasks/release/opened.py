@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
-from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.data_package import citation
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     import pandas as pd
+    import pyarrow as pa
 
 Of = Literal["records", "population"]
 Frame = Literal["pandas", "polars", "arrow"]
@@ -186,7 +187,8 @@ class Release:
             QueryError: There are none of this name.
             DependencyError: Polars is not installed.
         """
-        return self._records(self._named(product)[0], as_)
+        name = self._named(product)[0]
+        return _frame(*self._table_of(name), as_)
 
     def copies(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
         """All copies of the synthetic records, with the number of each in the last column.
@@ -202,7 +204,14 @@ class Release:
             QueryError: There are none of this name, or the config asked for no copies.
             DependencyError: Polars is not installed.
         """
-        return self._records(f"{self._named(product)[0]}_copies", as_)
+        import pyarrow.compute as pc
+
+        name = self._named(product)[0]
+        n_columns = len(self._table_of(name)[1])
+        table, fields = self._table_of(f"{name}_copies")
+        table = table.filter(pc.greater(table.column(-1), 0))  # Stata's begin with a blank one
+        places = [*range(n_columns), table.num_columns - 1]
+        return _frame(table.select(places), [fields[place] for place in places], as_)
 
     def combine(
         self,
@@ -304,7 +313,7 @@ class Release:
         answer questions.
         """
         measured = self._measured
-        frame: pd.DataFrame = self._records(f"{measured.name}_pairs", "pandas")
+        frame: pd.DataFrame = _frame(*self._table_of(f"{measured.name}_pairs"), "pandas")
         names = list(measured.domain.names)
         groups = [
             tuple(sorted(map(names.index, pair)))
@@ -494,40 +503,51 @@ class Release:
         """Answer a question as the command line puts it."""
         return Estimates(answer(self._measured, question))
 
-    def _records(self, stem: str, as_: Frame) -> Any:
-        """A file of the bundle's data as a data frame."""
+    def _table_of(self, stem: str) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
+        """A file of the bundle's data, and its columns with the values that they list as text."""
         import pyarrow as pa
 
         path = written_file(self._folder, stem)
         if path is None:
             raise QueryError(f"The bundle has no file data/{stem}.", where=self.where)
-        table = pa.Table.from_batches(list(read_batches(path, None)))
-        if as_ == "arrow":
-            return table
-        if as_ == "polars":
-            try:
-                import polars
-            except ImportError:
-                raise DependencyError(
-                    "Polars is not installed.", next_step="Install it, or use as_='pandas'."
-                ) from None
-            return polars.from_arrow(table)
-        if as_ != "pandas":
-            raise QueryError("as_ is 'pandas', 'polars' or 'arrow'.", where="as_")
-        frame = table.to_pandas()
         name = path.relative_to(self._folder).as_posix()
         resource = next(each for each in self._package["resources"] if each["path"] == name)
-        for field in resource["schema"]["fields"]:
-            values = field.get("constraints", {}).get("enum")
-            if field["type"] == "string" and values:
-                import pandas as pd
+        fields = [dict(each) for each in resource["schema"]["fields"]]
+        text = pa.schema(
+            [(each["name"], pa.string()) for each in fields if each["type"] == "string"]
+        )
+        table = pa.Table.from_batches(list(read_batches(path, text)))
+        plain = text_of_csv if path.suffix == ".csv" else str
+        for each in fields:
+            listed = each.get("constraints", {}).get("enum", ())
+            each["listed"] = [*map(plain, listed)] if each["type"] == "string" else []
+        return table.rename_columns([each["name"] for each in fields]), fields
 
-                frame[field["name"]] = pd.Categorical(
-                    frame[field["name"]],
-                    categories=values,
-                    ordered=field.get("declared", {}).get("kind") == "ordinal",
-                )
-        return frame
+
+def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> Any:
+    """A table as a data frame; of pandas with categories in their order."""
+    if as_ == "arrow":
+        return table
+    if as_ == "polars":
+        try:
+            import polars
+        except ImportError:
+            raise DependencyError(
+                "Polars is not installed.", next_step="Install it, or use as_='pandas'."
+            ) from None
+        return polars.from_arrow(table)
+    if as_ != "pandas":
+        raise QueryError("as_ is 'pandas', 'polars' or 'arrow'.", where="as_")
+    import pandas as pd
+
+    frame = table.to_pandas()
+    for field in fields:
+        if field["listed"]:
+            ordered = field.get("declared", {}).get("kind") == "ordinal"
+            frame[field["name"]] = pd.Categorical(
+                frame[field["name"]], categories=field["listed"], ordered=ordered
+            )
+    return frame
 
 
 def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from requirements import needed
 from ruamel.yaml import YAML
+from scipy.stats import t
 from victims import InProcess
 
+from statpress.configs.loading import load
 from statpress.configs.order import Order, Override
 from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import BundleVerificationError
@@ -30,6 +35,8 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.products.product_kind import kind_of
+from statpress.tasks.release.opened import Release, open_release
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
@@ -371,7 +378,8 @@ def test_every_file_opens_in_pandas_polars_and_duckdb_without_a_warning(bundle: 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = opened(path)
-        rows.setdefault(path.stem, set()).update(map(len, found.values()))
+        blank = N * (path.name == "wide_copies.dta")
+        rows.setdefault(path.stem, set()).update(len(each) - blank for each in found.values())
         names = [field["name"] for field in resource["schema"]["fields"]]
         assert list(found["pandas"].columns) == names
         assert "polars" not in found or found["polars"].columns == names
@@ -409,6 +417,91 @@ def test_files_of_stata_and_spss_have_labels_and_the_same_values(bundle: Path, s
         assert said.variable_measure == {
             "odd": "nominal", "rank": "ordinal", "pay": "scale", "born": "scale",
         }  # fmt: skip
+
+
+def test_copies_are_what_stata_and_spss_take_for_imputed_data(bundle: Path) -> None:
+    """``mi import flong`` expects a block 0 of incomplete data and a key within each set."""
+    needed("pyreadstat")
+    typed = pq.read_table(bundle / "data" / "wide_copies.parquet").to_pandas()
+    stata = pd.read_stata(bundle / "data" / "wide_copies.dta", convert_categoricals=False)
+    assert stata["copy"].tolist() == [number for number in range(11) for _ in range(N)]
+    assert stata["record"].tolist() == 11 * list(range(1, N + 1))
+    empty, filled = stata[stata["copy"] == 0], stata[stata["copy"] > 0].reset_index()
+    assert empty[["odd", "rank", "pay", "born"]].isna().all(axis=None)
+    assert filled["pay"].tolist() == typed["pay"].tolist()
+    assert filled["rank"].isna().tolist() == typed["rank"].isna().tolist()
+    spss = pd.read_spss(str(bundle / "data" / "wide_copies.sav"))
+    assert spss["Imputation_"].tolist() == typed["copy"].tolist()
+    assert "record" not in spss and "copy" not in spss
+    assert spss["pay"].tolist() == typed["pay"].tolist()
+
+
+def test_mi_estimate_gives_what_combine_does(bundle: Path) -> None:
+    """Stata's documented formulas, recomputed from its file: [MI] mi estimate, large samples."""
+    needed("pyreadstat")
+    stata = pd.read_stata(bundle / "data" / "wide_copies.dta", convert_categoricals=False)
+
+    def mean(records: pd.DataFrame) -> tuple[float, float]:
+        return records["pay"].mean(), records["pay"].sem() ** 2
+
+    fits = [mean(own) for number, own in stata.groupby("copy") if number]
+    figures, within = np.array([q for q, _ in fits]), np.mean([u for _, u in fits])
+    between = figures.var(ddof=1)
+    increase = (1 + 1 / 10) * between / within
+    freedom = 9 * (1 + 1 / increase) ** 2
+    reach = t.ppf(0.975, freedom) * (within + 1.1 * between) ** 0.5
+    (cell,) = open_release(bundle, product="wide").combine(mean).facts["cells"]
+    assert cell["upper"] == pytest.approx(figures.mean() + reach, rel=1e-12)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "dta", "sav"])
+def test_copies_are_read_alike_from_every_format(bundle: Path, tmp_path: Path, suffix: str) -> None:
+    needed("pyreadstat")
+    only = shutil.copytree(bundle, tmp_path / suffix)
+    for path in only.glob("data/wide*"):
+        if path.suffix != f".{suffix}":
+            path.unlink()
+    found = Release("", only, {}, "wide", None)
+    expected = open_release(bundle, product="wide")
+    for own, whole in ((found.microdata(), expected.microdata()),
+                       (found.copies(), expected.copies())):  # fmt: skip
+        assert len(own) == len(whole)
+        assert own["odd"].astype(object).fillna("").tolist() == (
+            whole["odd"].astype(object).fillna("").tolist()
+        )  # fmt: skip
+        assert own["pay"].tolist() == whole["pay"].tolist()
+        assert own["odd"].cat.categories.tolist()[0] == "a, b"
+    numbers = found.copies().iloc[:, -1].tolist()
+    assert numbers == [number for number in range(1, 11) for _ in range(N)]
+
+
+def test_copies_with_fewer_records_are_not_for_stata_and_spss(tmp_path: Path) -> None:
+    path = tmp_path / "release.yaml"
+    pq.write_table(source(), tmp_path / "source.parquet")
+    for change in ("", "records: 100, "):
+        path.write_text(CONFIG.replace("marginals, ", f"marginals, {change}"))
+        plan = load(path).plan()
+        (wide,) = (each for each in plan.products if each.name == "wide")
+        kind = kind_of(wide)
+        files = {form: [table.stem for table in kind.publication(wide).in_format(form)]
+                 for form in ("csv", "dta", "sav")}  # fmt: skip
+        assert "wide_copies" in files["csv"]
+        assert all(("wide_copies" in files[form]) == (not change) for form in ("dta", "sav"))
+        assert ("Stata and SPSS" in kind.words(wide, plan).item) == bool(change)
+
+
+def test_a_column_may_have_the_name_of_a_key(tmp_path: Path) -> None:
+    """In whatever case, since Stata and SPSS do not tell cases apart."""
+    path = tmp_path / "release.yaml"
+    pq.write_table(source(), tmp_path / "source.parquet")
+    path.write_text(CONFIG.replace("born", "Record").replace("pay", "COPY"))
+    (wide,) = (each for each in load(path).plan().products if each.name == "wide")
+    for form, keys in (("csv", ["copy_"]), ("dta", ["record_", "copy_"]), ("sav", ["Imputation_"])):
+        (table,) = (
+            each for each in kind_of(wide).publication(wide).in_format(form)
+            if each.stem == "wide_copies"
+        )  # fmt: skip
+        assert [field["name"] for field in table.fields][4:] == keys
 
 
 def test_a_reprint_has_its_own_metadata_and_is_checked_against_them(bundle: Path) -> None:
