@@ -21,6 +21,7 @@ from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.data_package import citation
 from statpress.tasks.ledger.entries import read_public_key
+from statpress.tasks.release.formulas import fitted
 from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow as pa
+    from matplotlib.figure import Figure
 
 Of = Literal["records", "population"]
 Frame = Literal["pandas", "polars", "arrow"]
@@ -72,6 +74,23 @@ class Estimates:
         if len(self.facts["cells"]) != 1:
             raise QueryError("There is not one estimate.", next_step="Use .frame().")
         return float(self.facts["cells"][0]["estimate"])
+
+    def plot(self, path: str | PathLike[str] | None = None) -> Figure:
+        """A chart of the estimates with their intervals, by Matplotlib.
+
+        Args:
+            path: A file ``.png``, ``.svg`` or ``.pdf`` to write it to as well.
+
+        Raises:
+            QueryError: There are more than 300 estimates, or the file has another suffix.
+        """
+        from statpress.tasks.release.answer_chart import chart, written_as
+
+        form = written_as(str(path)) if path is not None else ""
+        figure = chart(self.facts)
+        if path is not None:
+            figure.savefig(path, format=form, dpi=150)
+        return figure
 
     def __repr__(self) -> str:
         text = self.frame().to_string(index=False, float_format=lambda figure: f"{figure:,.4g}")
@@ -281,7 +300,11 @@ class Release:
             )
         return Estimates(
             {
+                "product": name,
+                "columns": ["term"],
+                "where": {},
                 "statistic": "combined",
+                "statistic_of": [getattr(fit, "__name__", "figures")],
                 "cells": cells,
                 "confidence": confidence,
                 "of": of,
@@ -420,24 +443,33 @@ class Release:
         by: str,
         *,
         base: str | None = None,
+        values: Values | Sequence[Values] = (),
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
         """The mean of a column among each value of another, less that among one of them.
 
+        Of a column without numbers it is the share of each of its values.
+
         >>> release.difference("prestige", by="female").frame()["p_value"].round(3).tolist()
         [0.002]
+        >>> release.difference("happy", by="female").frame()["estimate"].round(3).tolist()
+        [0.013, -0.009, -0.004]
 
         Args:
-            column: Of the numbers.
+            column: Of the numbers or shares.
             by: The column whose values are compared.
             base: The value that the others are compared with; by default the first.
+            values: Compare the share of records with one of these.
             where: Conditions that all records meet.
-            of: Whose means.
+            of: Whose means or shares.
             confidence: Of each interval; its ``p_value`` is of equal means.
         """
-        return self._ask("difference", (column,), by, where, of, confidence, base=base)
+        those = tuple(map(str, [values] if isinstance(values, Values) else values))
+        return self._ask(
+            "difference", (column,), by, where, of, confidence, base=base, values=those
+        )
 
     def correlation(
         self,
@@ -456,7 +488,9 @@ class Release:
         """
         return self._ask("correlation", (one, other), by, where, of, confidence)
 
-    def regress(self, formula: str, *, of: Of = "records", confidence: float = 0.95) -> Estimates:
+    def regress(
+        self, formula: str, *, of: Of = "records", confidence: float = 0.95, copies: bool = False
+    ) -> Estimates:
         """Least squares, as ``"prestige ~ educ + C(region) + female"``.
 
         >>> release.regress("prestige ~ educ").frame()["estimate"].round(1).tolist()
@@ -468,7 +502,14 @@ class Release:
             of: Whose coefficients. Of a population errors of one variance are assumed unless all
                 columns were measured together.
             confidence: Of each interval.
+            copies: Fit each copy of the records and combine by Rubin's rule, in place of the noisy
+                tables: for interactions and pairs that were not measured, which copies guess.
+                Records with a missing value are left out then.
         """
+        if copies:
+            fit = functools.partial(fitted, formula)
+            made = self.combine(fit, product=self._product, of=of, confidence=confidence)
+            return Estimates({**made.facts, "statistic_of": [formula]})
         question = Question(conditions={}, confidence=confidence, population=of == "population")
         return Estimates(regress(self._measured, formula, question))
 

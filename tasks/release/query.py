@@ -19,7 +19,7 @@ import numpy as np
 from statpress.mechanisms.domain.columns import Column, labels
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
-from statpress.mechanisms.marginals.analyses import Analyses
+from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
@@ -53,6 +53,8 @@ class Question:
         of: The columns that it is of; none of a count.
         share: Of the records below a quantile.
         base: The value with which a difference compares; by default the first.
+        values: A difference is of the share of records with one of these; by default of the
+            column's means, or of the share of each of its values if it has no numbers.
         product: Which one; by default the only one that can answer.
         confidence: Of the intervals.
         population: Whether the privacy units are a random sample of the population that is asked
@@ -65,6 +67,7 @@ class Question:
     of: tuple[str, ...] = ()
     share: float = 0.5
     base: str | None = None
+    values: tuple[str, ...] = ()
     product: str | None = None
     confidence: float = 0.95
     population: bool = False
@@ -239,16 +242,23 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
                 share = {key: each / measured.n_records for key, each in ends.items()}
             named = {name: named_cells(domain[name])[code] for name, code in values.items()}
             cells.append({"values": named, **stated_interval(figure, question.statistic), **share})
-    notes = [] if of_counts or question.statistic == "share" else [_NUMBERS]
+    shares = question.values or any(
+        name in cell["values"] for cell in cells for name in question.of
+    )
+    notes = [] if of_counts or shares else [_NUMBERS]
     if question.statistic == "quantile":
         notes = [_EVENLY]
     return {
         "product": measured.name,
-        "columns": list(listed),
+        "columns": list(cells[0]["values"]) if cells else list(listed),
         "where": {column: list(values) for column, values in conditions.items()},
         **measured.facts(question),
         "statistic": question.statistic,
-        "statistic_of": list(question.of),
+        "statistic_of": [
+            " or ".join([f"{question.of[0]} = {question.values[0]}", *question.values[1:]])
+        ]
+        if question.values
+        else list(question.of),
         **({"share_below": question.share} if question.statistic == "quantile" else {}),
         "notes": notes,
         "cells": cells,
@@ -276,10 +286,18 @@ def _figures(
     ((name, codes),) = every.items()
     column = analyses.domain[name]
     base = _codes(column, _values(column, [question.base]))[0] if question.base else codes[0]
-    for code in codes:
+    (of,) = question.of
+    compared = analyses.domain[of]
+    apart: list[list[int] | None] = [None]
+    if question.values:
+        apart = [_codes(compared, _values(compared, question.values))]
+    elif not np.isfinite(numbers_of(compared)).any():
+        apart = [[c] for c in range(compared.size) if c != compared.missing_code]
+    for code, those in itertools.product(codes, apart):
         if code != base:
             where, other = {**allowed, name: [code]}, {**allowed, name: [base]}
-            yield {name: code}, analyses.difference(question.of[0], where, other)
+            values = {name: code} | ({of: those[0]} if those and not question.values else {})
+            yield values, analyses.difference(of, where, other, those)
 
 
 def regress(measured: Measured, formula: str, question: Question) -> dict[str, Any]:
@@ -314,7 +332,7 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
     }
 
 
-TESTED = ("difference", "correlation", "coefficient")
+TESTED = ("difference", "correlation", "coefficient", "combined")
 """Statistics with a test of whether they are 0."""
 
 
