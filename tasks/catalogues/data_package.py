@@ -277,6 +277,8 @@ def _numbers(declared: Mapping[str, Any]) -> _Form:
             listed = [*listed[: _MOST_EDGES - 2], "...", high]
         cells = f"{n_cells:,} cells between {', '.join(listed)}"
     cells += "; a value on an edge is in the cell above"
+    if declared.get("whole"):
+        cells += ", and a cell counts as the mean of the whole numbers in it"
     outside = f"A value below {low} counted in the lowest cell, one above {high} in the highest."
     return f"{low} to {high}", cells, outside, "they counted in the lowest cell"
 
