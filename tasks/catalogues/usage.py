@@ -26,7 +26,7 @@ class Language:
     Attributes:
         fence: Its name for Markdown.
         reads: By format, the preferred first, what reads a path.
-        setup: Lines before the first.
+        setup: What is imported for a table, for a product that answers questions, and for copies.
         line: Of a table, with its ``name`` and what reads it (``read``).
         asked: Lines for a product that answers questions, with the arguments that open it.
         copied: By format the lines for copies, with what reads them (``read``), and the columns
@@ -35,15 +35,13 @@ class Language:
 
     fence: str
     reads: Mapping[str, str]
-    setup: str = ""
+    setup: tuple[str, ...] = ("", "", "")
     line: str = "{read}"
     asked: str = ""
     copied: Mapping[str, str] = field(default_factory=dict)
 
 
-_COPIES_IN_PYTHON = """\
-import statsmodels.formula.api as smf
-release.combine(lambda records: smf.ols("y ~ x", records).fit())"""
+_COPIES_IN_PYTHON = 'release.combine(lambda records: smf.ols("y ~ x", records).fit())'
 _COPIES_IN_R = """\
 library(mitools)
 copies <- {read}
@@ -81,9 +79,13 @@ LANGUAGES = {
             "dta": 'pd.read_stata("{}")',
             "sav": 'pd.read_spss("{}")',
         },
-        setup="import pandas as pd",
+        setup=(
+            "import pandas as pd",
+            "import statpress",
+            "import statsmodels.formula.api as smf",
+        ),
         line="{name} = {read}",
-        asked='import statpress\nrelease = statpress.open({asked})\nrelease.mean("y", by="x")',
+        asked='release = statpress.open({asked})\nrelease.mean("y", by="x")',
         copied=dict.fromkeys(_R, _COPIES_IN_PYTHON),
     ),
     "R": Language(
@@ -111,16 +113,19 @@ def usage_section(package: Mapping[str, Any]) -> str:
     if not files:
         return ""
     copied = next((stem for stem in files if f"{stem}_copies" in files), None)
-    asked = [stem for stem in files if f"{stem}_pairs" in files]
-    main = next(stem for stem in (copied, *asked, *files) if stem)
-    opened = f'".", product="{main}"' if len(asked) > 1 else '"."'
+    asked = next((stem for stem in files if f"{stem}_pairs" in files), None)
+    main = copied or asked or next(iter(files))
+    several = len({each.get("product") for each in package["resources"]}) > 1
+    opened = f'".", product="{main}"' if several else '"."'
     blocks = {}
     for title, language in LANGUAGES.items():
         if not language.reads.keys() & files[main].keys():
             continue
         name = re.sub(r"\W", "_", f"data_{main}" if main[0].isdigit() else main)
         read, _ = _reading(language, files[main])
-        lines = [language.setup, language.line.format(name=name, read=read)]
+        used = zip(language.setup, (main, asked, copied), strict=True)
+        setup = [line for line, use in used if line and use]
+        lines = [language.line.format(name=name, read=read)]
         lines += [language.asked.format(asked=opened)] if asked else []
         copies = files.get(f"{main}_copies", {})
         if copies.keys() & language.reads.keys() and language.copied:
@@ -128,7 +133,7 @@ def usage_section(package: Mapping[str, Any]) -> str:
             *_, record, copy = (field["name"] for field in resource["schema"]["fields"])
             code = language.copied[resource["format"]]
             lines.append(code.format(read=read, copy=copy, record=record))
-        code = "\n".join(filter(None, lines))
+        code = "\n".join([*setup, *([""] if setup else []), *lines])
         blocks[title] = f"```{language.fence}\n{code}\n```"
     return markdown("using.md.jinja", blocks=blocks, copied=copied)
 

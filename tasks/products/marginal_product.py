@@ -253,6 +253,26 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}."
 
 
+def too_short_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much too short intervals are here that leave the noise out; blank if it is not known."""
+    figures = {
+        what: sorted(row[key] for row in rows if row.get(key) is not None)
+        for what, key in (("shares of two columns", "shares_too_short"),
+                          ("slopes of regressions", "slope_too_short"))
+    }  # fmt: skip
+    told = [
+        f"{np.median(known):.1f} times for {what} ({known[0]:.1f} to {known[-1]:.1f})"
+        for what, known in figures.items()
+        if known
+    ]
+    if not told:
+        return ""
+    return (
+        " Intervals computed from one set of these records as if they were real are too short, in "
+        f"the median {' and '.join(told)}: take them from the copies or from the noisy tables."
+    )
+
+
 def _kept(found: Microdata, pair: Group) -> str | None:
     """What the records keep of a measured pair's relation, by its published table."""
     relation = found.relations[pair]
@@ -422,6 +442,16 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
         "integer",
         f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
         "null if pairs were not scored.",
+    ),
+    "shares_too_short": (
+        "number",
+        "How many times too short intervals of the shares of their cells are, in the median, if "
+        "they are computed from one set of the records as if these were real: the standard error "
+        "that the copies show over that one. Null without copies, and for some of very many pairs.",
+    ),
+    "slope_too_short": (
+        "number",
+        "The same of the slope of least squares of the second column on the first, of numbers.",
     ),
 }
 
@@ -632,8 +662,9 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """What was kept of the relations of pairs."""
         path = written_file(folder, f"{name}_pairs")
         rows = read_rows(path) if path is not None else ()
-        stated = rows and "kept" in rows[0]
-        return f"In {name} {kept_in_words(rows)}" if stated else ""
+        if not rows or "kept" not in rows[0]:
+            return ""
+        return f"In {name} {kept_in_words(rows)}{too_short_in_words(rows)}"
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
@@ -684,10 +715,17 @@ def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
         errors,
         [raw.get(pair) for pair in pairs],
     ]
+
+    def batches() -> Iterator[list[Any]]:
+        nothing = (None, None)
+        short = [found.copies.too_short.get(pair, nothing) for pair in pairs]
+        figures = [[each[place] for each in short] for place in (0, 1)]
+        values = zip([*columns, *figures], schema, strict=True)
+        yield [pa.array(own, field.type) for own, field in values]
+
     types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return Rows(schema, lambda: iter([arrays]))
+    return Rows(schema, batches)
 
 
 def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
