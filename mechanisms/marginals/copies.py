@@ -234,23 +234,29 @@ class Copies:
             if sizes[pair[0]] * sizes[pair[1]] <= _MOST_CELLS
         ]
         pairs = pairs[:: math.ceil(len(pairs) / MOST_COUNTED) or 1] if self.number else []
-        tables: dict[Group, list[Floats]] = {pair: [] for pair in pairs}
-        for codes in self.sets if pairs else ():
-            counting = GroupCounts(sizes, pairs)
-            counting.add({column: codes[:, column] for column in counting.columns})
-            for pair, table in zip(pairs, counting.tables(), strict=True):
-                tables[pair].append(table.astype(np.float64))
         share = len(self.codes) / self.released.n_records
-        return {
-            pair: (
-                _shares_too_short(np.array(counts), share),
-                _slope_too_short(np.array(counts), [numbers_of(columns[c]) for c in pair], share),
-            )
-            for pair, counts in tables.items()
-        }
+        found: dict[Group, tuple[float | None, float | None]] = {}
+        for start in range(0, len(pairs), _AT_ONCE):
+            some = pairs[start : start + _AT_ONCE]
+            for pair, *tables in zip(
+                some, *(_counted(sizes, some, codes) for codes in self.sets), strict=True
+            ):
+                counts = np.array(tables, dtype=np.float64)
+                slope = _slope_too_short(counts, [numbers_of(columns[c]) for c in pair], share)
+                found[pair] = _shares_too_short(counts, share), slope
+        return found
 
 
-LEAST, MOST_COUNTED, _MOST_CELLS = 10, 200, 10_000
+def _counted(
+    sizes: Sequence[int], pairs: Sequence[Group], codes: NDArray[np.unsignedinteger]
+) -> list[NDArray[np.int64]]:
+    """The tables of pairs of some records, codes unsigned[n, d]."""
+    counting = GroupCounts(sizes, pairs)
+    counting.add({column: np.ascontiguousarray(codes[:, column]) for column in counting.columns})
+    return counting.tables()
+
+
+LEAST, MOST_COUNTED, _MOST_CELLS, _AT_ONCE = 10, 200, 10_000, 20
 
 
 def _shares_too_short(counts: Floats, share: float) -> float | None:

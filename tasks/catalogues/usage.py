@@ -126,7 +126,7 @@ def usage_section(package: Mapping[str, Any]) -> str:
         used = zip(language.setup, (main, asked, copied), strict=True)
         setup = [line for line, use in used if line and use]
         lines = [language.line.format(name=name, read=read)]
-        lines += [language.asked.format(asked=opened)] if asked else []
+        lines += [language.asked.format(asked=opened)] if asked and language.asked else []
         copies = files.get(f"{main}_copies", {})
         if copies.keys() & language.reads.keys() and language.copied:
             read, resource = _reading(language, copies)

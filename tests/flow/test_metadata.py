@@ -299,6 +299,9 @@ def test_the_readme_loads_the_files_of_a_reprint_in_their_formats(bundle: Path) 
     whole = usage_section(package)
     assert re.findall("^```([a-z]+)$", whole, re.MULTILINE) == ["python", "r", "stata", "spss"]
     assert whole.rstrip() in (bundle / "README.md").read_text(encoding="utf-8")
+    assert whole.count("\n\n\n") == 0
+    blocks = re.findall(r"^```[a-z]+\n(.*?)^```$", whole, re.MULTILINE | re.DOTALL)
+    assert ["\n\n" in block for block in blocks] == [True, False, False, False]  # after imports
     listed = {each["path"] for each in package["resources"]}
     assert set(re.findall(r"data/[\w.]+", whole)) <= listed
     for form, languages in (("parquet", 2), ("csv", 3), ("dta", 3), ("sav", 3)):
