@@ -67,8 +67,8 @@ Copies = Annotated[
     Parameter(
         name="--copies",
         negative="",
-        help="Fit each copy of the records and combine by Rubin's rule: for interactions and pairs "
-        "that were not measured, which copies guess.",
+        help="Answer by the copies of the records, combined by Rubin's rule, in place of the noisy "
+        "tables: also what was not measured, which copies guess.",
     ),
 ]
 Plot = Annotated[
@@ -230,13 +230,15 @@ def query(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    copies: Copies = False,
     plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
 ) -> Result:
     """Estimate counts, means, shares or quantiles from a bundle's noisy tables; costs no budget.
 
-    Answers never come from synthetic records. What was not measured is refused.
+    Answers never come from the single file of synthetic records. What was not measured is refused,
+    except on copies.
 
     Args:
         bundle: The bundle's folder, a zip file of it, or the address below which its files lie.
@@ -282,7 +284,9 @@ def query(
         share=below,
         values=values,
     )
-    return _answered(open_release(bundle, product=product).ask(question), plot, csv, json)
+    release = open_release(bundle, product=product)
+    release = release.on_copies if copies else release
+    return _answered(release.ask(question), plot, csv, json)
 
 
 def regress(
@@ -312,8 +316,8 @@ def regress(
 
     release = open_release(bundle, product=product)
     of: Of = "population" if population else "records"
-    fitted = release.regress(formula, of=of, confidence=confidence, copies=copies)
-    return _answered(fitted, plot, csv, json)
+    release = release.on_copies if copies else release
+    return _answered(release.regress(formula, of=of, confidence=confidence), plot, csv, json)
 
 
 def _answered(estimates: Estimates, plot: Path | None, csv: bool, json: bool) -> Result:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.tasks.bundle.formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
@@ -22,7 +24,16 @@ from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.data_package import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.release.formulas import fitted
-from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
+from statpress.tasks.release.query import (
+    Copied,
+    Measured,
+    Question,
+    answer,
+    codes_of,
+    nearest,
+    opened,
+    regress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,14 +115,16 @@ class Estimates:
 def caveats(facts: Mapping[str, Any]) -> list[str]:
     """How the estimates and intervals of an answer are meant."""
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
-    copied = facts["statistic"] == "combined"
+    copied = facts["statistic"] == "combined" or facts.get("on_copies", False)
     notes = [
-        ("Unbiased estimates from noisy tables, which may be negative." * sums)
-        or ("Estimates from copies of the records, by Rubin's rule." * copied)
+        ("Estimates from copies of the records, by Rubin's rule." * copied)
+        or ("Unbiased estimates from noisy tables, which may be negative." * sums)
         or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
         f"{' or more' if sums and sample else ''}, not all of them together.",
     ]
+    if copied:
+        notes.append("How columns are related that were not measured together is a guess.")
     if sample is None:
         notes.append("They are of the records that were counted, without any error of sampling.")
     elif sums:
@@ -158,6 +171,7 @@ class Release:
     ) -> None:
         self.where, self.manifest = where, manifest
         self._folder, self._product, self._held = folder, product, held
+        self._copied = False
 
     def __repr__(self) -> str:
         return f"<statpress release {self.manifest.get('title', '')!r} at {self.where}>"
@@ -170,7 +184,31 @@ class Release:
 
     @functools.cached_property
     def _measured(self) -> Measured:
-        return opened(self._folder, self._product, verified=True)
+        measured = opened(self._folder, self._product, verified=True)
+        if not self._copied:
+            return measured
+        frame = self.copies(measured.name)
+        codes = np.column_stack(
+            [codes_of(each, frame[each.name]) for each in measured.domain.columns]
+        )
+        number = frame[frame.columns[-1]].to_numpy()
+        return Copied(
+            **vars(measured), copies=tuple(codes[number == each] for each in np.unique(number))
+        )
+
+    @property
+    def on_copies(self) -> Release:
+        """The release with every question answered by its copies in place of the noisy tables.
+
+        It answers what was not measured, too: there copies guess, and differ by what may be.
+
+        >>> where = {"happy": "very happy", "female": 1}
+        >>> round(release.on_copies.mean("prestige", where=where).value)
+        45
+        """
+        other = Release(self.where, self._folder, self.manifest, self._product, self._held)
+        other._copied = True
+        return other
 
     def citation(self) -> str:
         """How to cite the release, in one line; ``CITATION.cff`` in the bundle is for programs.
@@ -290,9 +328,7 @@ class Release:
                     "method": "Rubin",
                 }
             )
-        notes = [
-            "How columns are related that were not measured together is a guess; see .pairs()."
-        ]
+        notes = []
         if agreed := [cell["values"]["term"] for cell in cells if not cell["standard_error"]]:
             notes.append(
                 f"All copies agree on {', '.join(agreed)}, since numbers are the middles of cells: "
@@ -488,9 +524,7 @@ class Release:
         """
         return self._ask("correlation", (one, other), by, where, of, confidence)
 
-    def regress(
-        self, formula: str, *, of: Of = "records", confidence: float = 0.95, copies: bool = False
-    ) -> Estimates:
+    def regress(self, formula: str, *, of: Of = "records", confidence: float = 0.95) -> Estimates:
         """Least squares, as ``"prestige ~ educ + C(region) + female"``.
 
         >>> release.regress("prestige ~ educ").frame()["estimate"].round(1).tolist()
@@ -500,13 +534,11 @@ class Release:
             formula: Of columns, as formulaic reads it; ``C()`` makes categories of numbers. Notes
                 of the answer say how missing values count.
             of: Whose coefficients. Of a population errors of one variance are assumed unless all
-                columns were measured together.
+                columns were measured together. On copies they are assumed, and records with a
+                missing value are left out.
             confidence: Of each interval.
-            copies: Fit each copy of the records and combine by Rubin's rule, in place of the noisy
-                tables: for interactions and pairs that were not measured, which copies guess.
-                Records with a missing value are left out then.
         """
-        if copies:
+        if self._copied:
             fit = functools.partial(fitted, formula)
             made = self.combine(fit, product=self._product, of=of, confidence=confidence)
             return Estimates({**made.facts, "statistic_of": [formula]})

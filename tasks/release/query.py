@@ -5,6 +5,7 @@ Answers come from the noisy tables that were measured, never from synthetic reco
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import itertools
 import json
@@ -12,14 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.columns import Column, labels
+from statpress.mechanisms.domain.columns import Column, Date, labels
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
@@ -28,6 +31,9 @@ from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals
 from statpress.tasks.products.published_counts import understood
 from statpress.tasks.release.formulas import regressors_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MISSING = "missing"
 """How a condition names the cell of nulls."""
@@ -155,6 +161,45 @@ class Measured:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Copied(Measured):
+    """The same product, which answers by its copies.
+
+    Attributes:
+        copies: Codes int64[n, d] of each.
+    """
+
+    copies: tuple[NDArray[np.int64], ...]
+
+    def analyses(self, question: Question) -> Analyses:
+        own = super().analyses(question)
+        scale = 1.0 if self.domain.absent else self.n_records / len(self.copies[0])
+        fields = {name: getattr(own, name) for name in ("domain", "residuals", "sample")}
+        return CopiedAnalyses(
+            **fields, confidence=question.confidence, copies=self.copies, scale=scale
+        )
+
+    def facts(self, question: Question) -> dict[str, Any]:
+        return super().facts(question) | {"on_copies": True}
+
+
+def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
+    """int64[n]: the codes of a column of published records, nulls with that of missing ones."""
+    listed = column.decode(np.arange(column.size - column.missing)).tolist()
+    known = {value: code for code, value in enumerate(listed)}
+
+    def code(value: Any) -> int:
+        if value is None or value != value:
+            return column.null_code
+        if value in known:
+            return known[value]
+        dated = isinstance(column, Date) and isinstance(value, str)
+        return column.code_of(datetime.date.fromisoformat(value) if dated else value)
+
+    places, uniques = values.factorize(use_na_sentinel=False)
+    return np.asarray(np.array([code(each) for each in uniques], dtype=np.int64)[places])
+
+
 def opened(folder: Path, product: str | None = None, *, verified: bool = False) -> Measured:
     """A product of a bundle that answers questions.
 
@@ -236,7 +281,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
     with measured.told(names):
         for values, figure in _figures(analyses, question, allowed, every):
             share = {}
-            if of_counts and sample is not None and not sample.absent:
+            if of_counts and sample is not None and not sample.absent and figure.by != "Rubin":
                 ends = {"share": figure.value, "share_lower": figure.lower}
                 ends |= {"share_upper": figure.upper}
                 share = {key: each / measured.n_records for key, each in ends.items()}

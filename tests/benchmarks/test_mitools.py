@@ -65,7 +65,7 @@ def agree(made: Estimates, kept: str, tolerance: float) -> None:
 def test_least_squares_agree(release: Release) -> None:
     formula = "y ~ x * place"
     agree(release.combine(lambda own: smf.ols(formula, own).fit()), "least squares", 1e-9)
-    agree(release.regress(formula, copies=True, of="population"), "least squares", 1e-9)
+    agree(release.on_copies.regress(formula, of="population"), "least squares", 1e-9)
 
 
 def test_logistic_regressions_agree(release: Release) -> None:

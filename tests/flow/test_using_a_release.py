@@ -299,7 +299,7 @@ def test_a_regression_on_copies_is_combined_by_rubin(
         figures.append(solution)
         variances.append(rest / (len(own) - 4) * np.diag(np.linalg.inv(x.T @ x)))
     errors = np.sqrt(np.mean(variances, axis=0) + 1.1 * np.var(figures, axis=0, ddof=1))
-    made = release.regress(formula, copies=True, of="population").frame()
+    made = release.on_copies.regress(formula, of="population").frame()
     assert made["term"].tolist() == ["Intercept", "educ", "female", "educ:female"]
     assert made["estimate"].to_numpy() == pytest.approx(np.mean(figures, axis=0))
     assert made["standard_error"].to_numpy() == pytest.approx(errors)
@@ -310,7 +310,32 @@ def test_a_regression_on_copies_is_combined_by_rubin(
     with pytest.raises(NotMeasuredError):
         release.regress(formula)
     with pytest.raises(QueryError, match="cannot be told apart"):
-        release.regress("prestige ~ educ + I(2 * educ)", copies=True)
+        release.on_copies.regress("prestige ~ educ + I(2 * educ)")
+
+
+def test_questions_are_answered_on_copies(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As ``combine`` does; of three columns, of which no table was measured, too."""
+    release = statpress.open(bundle)
+    where = {"happy": "very happy", "female": 1}
+
+    def mean(records: pd.DataFrame) -> tuple[float, float]:
+        own = records[(records["happy"] == "very happy") & (records["female"] == 1)]["educ"]
+        return own.mean(), own.sem() ** 2
+
+    (cell,) = release.combine(mean).facts["cells"]
+    made = release.on_copies.mean("educ", where=where, of="population")
+    assert made.value == pytest.approx(cell["estimate"])
+    assert made.facts["cells"][0]["upper"] == pytest.approx(cell["upper"])
+    assert "Rubin" in made.notes[1]
+    with pytest.raises(NotMeasuredError):
+        release.mean("educ", where=where)
+    words = ("--mean", "educ", "--where", "happy=very happy", "--where", "female=1", "--copies")
+    facts = json.loads(run(capsys, "query", str(bundle), *words, "--population", "--json"))
+    assert facts["cells"][0]["estimate"] == made.value
+    counts = release.on_copies.table("region", "educ", "happy").frame()
+    assert counts["estimate"].sum() == pytest.approx(17_137)
+    missing = release.on_copies.table("educ").frame().set_index("educ")["estimate"]["missing"]
+    assert missing == pytest.approx(release.copies()["educ"].isna().sum() / 10)
 
 
 @pytest.mark.parametrize(
