@@ -1,7 +1,9 @@
 """Columns and domains: total functions, mixed radix, refusals."""
 
+import dataclasses
 import datetime
 import itertools
+import json
 import math
 from typing import Any
 
@@ -27,6 +29,8 @@ from statpress.mechanisms.errors import (
     DuplicateColumnError,
     EdgesError,
 )
+from statpress.tasks.products.distributions import cell_names
+from statpress.tasks.products.published_counts import column_from, describe_column
 
 AGE = Integer(name="age", lower=0, upper=49, width=5)
 PAY = Numeric(name="pay", edges=(0.0, 1.0, 2.5, 4.0), missing=True)
@@ -239,6 +243,14 @@ def test_special_values_of_whole_numbers_leave_the_others_of_their_cell() -> Non
     visits = Numeric(name="visits", edges=(0, 1, 5), whole=True, special=(1, 99))
     assert labels(visits) == ["0", "1", "3", "99"]
     assert {*visits.spread(np.full(99, 2), np.linspace(0, 0.99, 99)).tolist()} == {2, 3, 4, 5}
+
+
+def test_whole_numbers_are_described_and_rebuilt() -> None:
+    """Other numbers are described as earlier versions did, which read them."""
+    visits = Numeric(name="visits", edges=(0.0, 1.0, 5.0), whole=True)
+    assert column_from(json.loads(json.dumps(describe_column(visits)))) == visits
+    assert "whole" not in describe_column(dataclasses.replace(visits, whole=False))
+    assert cell_names(visits, {}) == ["0", "1 to 5"]
 
 
 @pytest.mark.parametrize(
