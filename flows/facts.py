@@ -62,16 +62,20 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
 
     columns, statistic = facts["columns"], facts["statistic"]
     sums = statistic in ("count", "total")
-    limits = [name for name in ("share_lower", "share_upper") if name in facts["cells"][0]]
-    tested = ["p_value"] if statistic in TESTED else []
-    if tested and any(cell["method"] != "Wald" for cell in facts["cells"]):
+    first = facts["cells"][0]
+    limits = [name for name in ("share_lower", "share_upper") if name in first]
+    compared = [name for name in ("earlier", "later") if name in first]
+    tested = ["p_value"] if statistic in TESTED or compared else []
+    if tested and any(cell.get("method", "Wald") != "Wald" for cell in facts["cells"]):
         tested.append("method")
     further = [*limits, *tested]
+    marked = {True: "yes", False: ""}
     rows = [
         [
             *(cell["values"][name] for name in columns),
-            *(_figure(cell[part], sums) for part in _PARTS),
+            *(_figure(cell[part], sums) for part in (*compared, *_PARTS)),
             *(x if isinstance(x := cell[name], str) else f"{x:.4f}" for name in further),
+            *([marked[cell["changed"]]] if compared else []),
         ]
         for cell in facts["cells"]
     ]
@@ -80,10 +84,12 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     title = f"{facts['product']}: {title_of(facts)}" + (
         f" with {', '.join(conditions)}" * bool(conditions)
     )
-    headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
+    headings = [*columns, *compared, "change" if compared else "estimate", "standard error"]
+    headings += [f"from ({level})", f"to ({level})"]
     headings += [name.replace("_lower", " from").replace("_upper", " to") for name in limits]
     headings += ["p", "interval by"][: len(tested)]
-    yield table(title, headings, rows, ends_in_words="method" in tested)
+    headings += ["changed"] if compared else []
+    yield table(title, headings, rows, ends_in_words="method" in tested or bool(compared))
     yield "\n".join([*facts["notes"], *caveats(facts)])
 
 
