@@ -303,7 +303,7 @@ def _design_facts(account: Account, period: str | None) -> dict[str, Any]:
     amounts = account.by_period.amounts
     return {
         "design": account.design,
-        "design_in_words": account.panel.design.words,
+        "design_in_words": account.panel.words,
         "spent_by_one": loss_facts(account.spent_by_one()),
         "remaining_for": period or account.next_period,
         "periods": {
