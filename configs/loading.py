@@ -38,8 +38,8 @@ from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
 from statpress.mechanisms.domain.domain import Domain, Privacy
-from statpress.mechanisms.domain.periods import SeriesPeriod
 from statpress.mechanisms.errors import ConfigError, UnknownKeyError, together
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest, part_of
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release

@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
-from statpress.mechanisms.accounting.panel_design import Design, Panel, place_in_time
+from statpress.mechanisms.accounting.panel_design import Design, Panel
 from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
@@ -42,6 +42,7 @@ from statpress.mechanisms.errors import (
     PolicyMismatchError,
     RefusalLimitError,
 )
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.accounts import (
     Account,
     Charge,
@@ -726,10 +727,10 @@ def check_period(account: Account, period: str | None) -> None:
         PolicyMismatchError: It is not; one of a month and one of its year would count apart.
     """
     known = next(iter(account.by_period.periods), None)
-    if period and known and place_in_time(period)[0] != place_in_time(known)[0]:
+    if period and known and (own := SeriesPeriod.read(period).by) != SeriesPeriod.read(known).by:
         raise PolicyMismatchError(
-            f"The account is charged by the {place_in_time(known)[0]}, such as {known}, and"
-            f" {period} is a {place_in_time(period)[0]}.",
+            f"The account is charged by the {SeriesPeriod.read(known).by}, such as {known}, and"
+            f" {period} is a {own}.",
             where=f"dataset {account.dataset!r}",
             next_step="Make the periods of the config's series agree with 'statpress ledger show'.",
         )

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from test_schedule import DEPLOY, ENDS, POOL, ended, pool_of, succeeded, wait, worker
 from victims import warm
 
-from statpress.mechanisms.domain.periods import SeriesPeriod, due_periods
+from statpress.mechanisms.periods import SeriesPeriod, due_periods
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
 
