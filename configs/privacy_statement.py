@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from statpress.mechanisms.domain.domain import Size
+
 FORMAT = "statpress-privacy/1"
 """The version of the form."""
 
@@ -154,6 +156,11 @@ class PrivacyStatement(Cost):
     n_units: int = Field(ge=1)
     unit_records: int = Field(ge=1, description="Records of one unit that are used, at most.")
     n_records: int = Field(ge=1)
+    size: Size | None = Field(
+        default=None,
+        description="Where the size comes from; absent where the config declares it. The counted "
+        "size of a source is public, and exact.",
+    )
     source: str | None = Field(
         default=None, description="What kind of source the records were counted from."
     )

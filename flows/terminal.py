@@ -46,9 +46,11 @@ def registration(config: ReleaseConfig) -> str:
     unit, words = config.privacy.unit, ["statpress", "ledger", "register", config.dataset]
     if isinstance(unit, UnitColumn):
         words += ["--unit-column", unit.column, "--max-records", str(unit.max_records)]
-        words += ["--n-units", str(config.privacy.n_units)]
-    else:
-        words += ["--n-records", str(config.privacy.n_records)]
+    name = config.privacy.size_name.replace("_", "-")
+    words += [
+        f"--{name}",
+        "from_source" if config.privacy.is_from_source else str(config.privacy.size),
+    ]
     limit = "--epsilon EPSILON" if config.budget.rho is None else "--policy zcdp --rho RHO"
     return f"{shlex.join(words)} {limit} --delta DELTA"
 

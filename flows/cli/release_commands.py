@@ -29,6 +29,8 @@ from statpress.flows.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from statpress.configs.loading import PlannedOrder
+    from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
     from statpress.tasks.release.run_places import Outcome
 
@@ -96,9 +98,9 @@ def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Res
 
     release = load_order(order_of(config, set_))
     planned, faults = plan_or_faults(release)
-    if planned is None or faults:
+    if faults:
         raise together(faults)
-    cells, said = planned.domain.n_possible, warnings(release, planned)
+    cells, said = release.domain.n_possible, [] if planned is None else warnings(release, planned)
     facts = {
         "valid": True,
         "config_sha256": release.sha256,
@@ -308,12 +310,15 @@ def run(
             parallel=parallel,
         ) as context,
     ):
-        from statpress.configs.loading import PlannedOrder
+        from statpress.configs.loading import PlannedOrder, load_order
         from statpress.tasks.release.foreseen import check_places
 
-        order = PlannedOrder.of(written)  # a faulty config need not wait for a server
+        release = load_order(written)  # a faulty config need not wait for a server
+        order: Order | PlannedOrder = written
+        if not release.config.privacy.is_from_source:
+            order = PlannedOrder(written, release, release.plan())
         check_places(
-            context.home, order.release, seeded=insecure_seed is not None, signed=sign is not None
+            context.home, release, seeded=insecure_seed is not None, signed=sign is not None
         )
         planned = time.perf_counter() - started
         outcome = run_release(context, order, insecure_seed=insecure_seed, signer=signer)

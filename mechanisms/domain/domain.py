@@ -61,6 +61,17 @@ class Adjacency(StrEnum):
     """Two datasets of one public size that differ in one privacy unit."""
 
 
+class Size(StrEnum):
+    """Where the public size of a dataset comes from."""
+
+    DECLARED = "declared"
+    """The config states it."""
+    FROM_SOURCE = "from_source"
+    """A run counts it in the source, which the config declares to be public."""
+    ROUGH = "rough"
+    """The config states about what it is, for planning."""
+
+
 class Unit(StrEnum):
     """Whose data is protected, where no column says it."""
 
@@ -76,12 +87,14 @@ class Privacy:
         unit: The privacy unit: ``record``, or the label of a column, see ``of_units``.
         n_records: Number of records n; public under replace-one.
         unit_records: Records that one unit contributes, c.
+        size: Where ``n_records`` comes from.
     """
 
     adjacency: Adjacency
     unit: str
     n_records: int
     unit_records: int = 1
+    size: Size = Size.DECLARED
 
     def __post_init__(self) -> None:
         if self.n_records < 1:
@@ -91,7 +104,13 @@ class Privacy:
 
     @classmethod
     def of_units(
-        cls, *, adjacency: Adjacency, column: str, max_records: int, n_units: int
+        cls,
+        *,
+        adjacency: Adjacency,
+        column: str,
+        max_records: int,
+        n_units: int,
+        size: Size = Size.DECLARED,
     ) -> Privacy:
         """The frame where a column names every record's unit (mechanisms/README.md, section 8).
 
@@ -110,6 +129,7 @@ class Privacy:
             unit=f"column {column}",
             n_records=max_records * n_units,
             unit_records=max_records,
+            size=size,
         )
 
     @property

@@ -205,7 +205,7 @@ def _readme(
         epsilon=canonical(plan.epsilon),
         delta=canonical(plan.delta),
         adjacency=str(plan.privacy.adjacency),
-        size=how_many(plan.privacy.n_units, plan.privacy.n_records),
+        size=how_many(plan.privacy.n_units, plan.privacy.n_records, plan.privacy.size),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
         openings=[

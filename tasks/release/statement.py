@@ -15,7 +15,7 @@ from typing import Any
 from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.domain.domain import Unit
+from statpress.mechanisms.domain.domain import Size, Unit
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
 from statpress.tasks.ledger.accounts import Account, limit_of
@@ -141,6 +141,7 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "n_units": privacy.n_units,
         "unit_records": privacy.unit_records,
         "n_records": privacy.n_records,
+        **({} if privacy.size is Size.DECLARED else {"size": privacy.size}),
         "epsilon": f"{plan.epsilon:f}",
         "delta": str(plan.delta),
         "rho": f"{plan.amounts['rho']:f}",

@@ -151,6 +151,12 @@ Change = dict[str, Any]
 """``was`` and ``now``, with their ``change`` where they are amounts and ``ratio`` of errors."""
 
 
+def stated_units(folder: Path) -> int:
+    """The number of units that a bundle was made from; of records, where each is a unit."""
+    stated = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
+    return int(stated["n_units"])
+
+
 def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[str, Any]:
     """Products, costs and expected errors, in the bundle and in the plan.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from statpress.mechanisms.accounting.trade_off import limit_advantage
+from statpress.mechanisms.domain.domain import Size
 from statpress.tasks.pages.numbers import amount, how_many, per_hundred, short
 from statpress.tasks.pages.rendering import code_span, markdown
 
@@ -100,7 +101,8 @@ class Protection:
     @property
     def size(self) -> str:
         """The public size of the source."""
-        return how_many(self.stated["n_units"], self.stated["n_records"])
+        stated = self.stated
+        return how_many(stated["n_units"], stated["n_records"], stated.get("size", Size.DECLARED))
 
     @property
     def right(self) -> str:
