@@ -309,7 +309,9 @@ class Release:
             name=CHECKS_OF_INPUT,
             kind=CHECKS,
             mechanism=NoisyChecks.name,
-            knobs=NoisyChecksKnobs.of(by_column.values(), zeros=zeros),
+            knobs=NoisyChecksKnobs.of(
+                by_column.values(), zeros=zeros, adjacency=self.config.privacy.adjacency
+            ),
             columns=self.domain.names,
             share=self.config.gate.share,
         )

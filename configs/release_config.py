@@ -87,7 +87,7 @@ class RoughSize(Section):
 def _size_form(value: Any) -> str:
     if isinstance(value, (dict, RoughSize)):
         return "rough"
-    return "from_source" if isinstance(value, str) else "number"
+    return "from_source" if value == "from_source" else "number"
 
 
 SizeConfig = Annotated[
@@ -116,12 +116,14 @@ class PrivacyConfig(Section):
     n_records: SizeConfig | None = Field(
         default=None,
         description="Number of records in the source, public under replace_one; "
-        "for 'unit: record'. 'from_source' if a run is to count and publish it.",
+        "for 'unit: record'. 'from_source' if a run is to count and publish it. Under add_remove "
+        "about how many, for planning.",
     )
     n_units: SizeConfig | None = Field(
         default=None,
         description="Number of units in the source, public under replace_one; for a unit column. "
-        "'from_source' if a run is to count and publish it.",
+        "'from_source' if a run is to count and publish it. Under add_remove about how many, for "
+        "planning.",
     )
 
     @field_validator("n_records", "n_units")
@@ -151,7 +153,16 @@ class PrivacyConfig(Section):
                 "{form}",
                 {"name": name, "what": name.removeprefix("n_"), "form": form},
             )
-        if isinstance(self.size, RoughSize) and not self.size.from_source:
+        rough = isinstance(self.size, RoughSize) and not self.size.from_source
+        if self.adjacency is Adjacency.ADD_REMOVE and not rough:
+            raise PydanticCustomError(
+                "ConfigError",
+                "under add_remove the number of {what} is private: write '{name}: {form}' with "
+                "about how many you expect, by what is public anyway",
+                {"name": name, "what": name.removeprefix("n_"), "form": "{about: NUMBER}"},
+            )
+        if rough and self.adjacency is Adjacency.REPLACE_ONE:
+            assert isinstance(self.size, RoughSize)
             raise PydanticCustomError(
                 "ConfigError",
                 "under replace_one the number of {what} is public: give it exactly, or write "

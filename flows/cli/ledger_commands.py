@@ -244,7 +244,7 @@ def register(
     epsilon: str | None = None,
     delta: str | None = None,
     rho: str | None = None,
-    adjacency: Literal["replace_one"] = "replace_one",
+    adjacency: Literal["replace_one", "add_remove"] = "replace_one",
     unit: Literal["record"] = "record",
     unit_column: str | None = None,
     max_records: int | None = None,
@@ -268,7 +268,7 @@ def register(
         epsilon: Limit of the sum of all charges, under 'basic'.
         delta: Limit of the sum of all charges.
         rho: Limit of the sum of all charges, under 'zcdp'.
-        adjacency: Neighbouring relation.
+        adjacency: Neighbouring relation; under add_remove the size is private, and not given.
         unit: Privacy unit, unless a column names it.
         unit_column: Column that names every record's unit; needs max_records and n_units.
         max_records: Records of a unit that are used, as in the configs.
@@ -287,25 +287,31 @@ def register(
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import register_dataset
 
-    neighbours, by_column = Adjacency(adjacency), (unit_column, max_records, n_units)
-    given = n_units if n_records is None else n_records
+    neighbours = Adjacency(adjacency)
+    given, other = (n_records, n_units) if unit_column is None else (n_units, n_records)
+    private = neighbours is Adjacency.ADD_REMOVE
+    if (
+        other is not None
+        or (given is None) != private
+        or (unit_column is None) != (max_records is None)
+    ):
+        raise ConfigError(
+            "The privacy unit is not stated in full.",
+            where="ledger register",
+            next_step="Give either --n-records, or --unit-column, --max-records and --n-units; no "
+            "size with '--adjacency add_remove'.",
+        )
     size = Origin.FROM_SOURCE if isinstance(given, str) else Origin.DECLARED
-    number = given if isinstance(given, int) else 1
-    if n_records is not None and by_column == (None, None, None):
+    size, number = Origin.ROUGH if private else size, given if isinstance(given, int) else 1
+    if unit_column is None or max_records is None:
         frame = Privacy(adjacency=neighbours, unit=Unit(unit), n_records=number, size=size)
-    elif n_records is None and unit_column and max_records is not None and n_units is not None:
+    else:
         frame = Privacy.of_units(
             adjacency=neighbours,
             column=unit_column,
             max_records=max_records,
             n_units=number,
             size=size,
-        )
-    else:
-        raise ConfigError(
-            "The privacy unit is not stated in full.",
-            where="ledger register",
-            next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
         )
     limits = _limits(policy, epsilon, delta, rho)
     limits |= {"max_refusals": max_refusals, "max_looks": max_looks, "noisy_gates": noisy_gates}

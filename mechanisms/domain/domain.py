@@ -59,6 +59,13 @@ class Adjacency(StrEnum):
 
     REPLACE_ONE = "replace_one"
     """Two datasets of one public size that differ in one privacy unit."""
+    ADD_REMOVE = "add_remove"
+    """Two datasets of which one has a privacy unit more; the size is private."""
+
+    @property
+    def moved(self) -> int:
+        """Counts of a table that one record moves by one each."""
+        return 2 if self is Adjacency.REPLACE_ONE else 1
 
 
 class Size(StrEnum):
@@ -85,7 +92,8 @@ class Privacy:
     Attributes:
         adjacency: The neighbouring relation.
         unit: The privacy unit: ``record``, or the label of a column, see ``of_units``.
-        n_records: Number of records n; public under replace-one.
+        n_records: Number of records n, public under replace-one; under add-remove a public number
+            to plan by, which no count depends on.
         unit_records: Records that one unit contributes, c.
         size: Where ``n_records`` comes from.
     """
@@ -99,6 +107,8 @@ class Privacy:
     def __post_init__(self) -> None:
         if self.n_records < 1:
             raise RecordsError("n_records must be at least 1.", where="privacy.n_records")
+        if self.adjacency is Adjacency.ADD_REMOVE and self.size is not Size.ROUGH:
+            raise ConfigError("Under add_remove the size is private, and only a rough one known.")
         if not 1 <= self.unit_records <= self.n_records:
             raise ConfigError("unit_records must be between 1 and n_records.")
 
@@ -134,7 +144,7 @@ class Privacy:
 
     @property
     def n_units(self) -> int:
-        """Number of units, public."""
+        """Number of units, as public as that of records."""
         return self.n_records // self.unit_records
 
     def counting(self, domain: Domain) -> Privacy:

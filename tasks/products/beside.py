@@ -56,10 +56,10 @@ def differences(plan: Plan, drawn: Mapping[str, Any], derived: Mapping[str, Any]
         drawn: What each released, by name.
         derived: What follows from it.
     """
-    texts = []
+    texts, n_records = [], plan.size_of(drawn)
     for product in plan.products:
         for other, measured in _beside(product, plan, drawn):
-            apart = _apart(derived[product.name].microdata, measured, plan.privacy.n_records)
+            apart = _apart(derived[product.name].microdata, measured, n_records)
             if apart > MOST_APART:
                 texts.append(
                     f"The records of {product.name} differ from {other} by more than "

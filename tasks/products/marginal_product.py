@@ -78,6 +78,7 @@ from statpress.tasks.products.published_counts import (
     column_from,
     not_in_it,
     range_field,
+    size_stated,
     unlisted_in_words,
     zeros_by_codes,
 )
@@ -124,7 +125,7 @@ def part_of(
     if path is None or pairs is None:  # before anything is drawn
         return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
     found, joint = _measured_tables(path, stated, fields, columns)
-    n_records = stated["n_records"]
+    n_records = size_stated(stated)
     if stated.get("absent_records") and found:  # units have fewer records than they may
         n_records = max(1, round(float(next(iter(found.values())).counts.sum())))
     charts = [distribution_chart(found[each], n_records) for each in drawn if each in found]

@@ -53,7 +53,7 @@ class Released:
 
 def derive(plan: Plan, drawn: Mapping[str, Any]) -> Released:
     """What follows from the released products, by the post-processing of their kinds."""
-    n_records = plan.privacy.n_records
+    n_records = plan.size_of(drawn)
     derived = {
         product.name: kind_of(product).postprocess(
             product, with_beside(product, plan, drawn), n_records

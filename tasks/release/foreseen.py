@@ -26,7 +26,7 @@ from warnings import catch_warnings, simplefilter
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
-from statpress.mechanisms.domain.domain import Size
+from statpress.mechanisms.domain.domain import Adjacency, Size
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -243,6 +243,14 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
         found.append(
             f"The plan is for {size}. A run counts them in the source first, plans for their exact"
             " number and publishes it."
+        )
+    if plan.privacy.adjacency is Adjacency.ADD_REMOVE:
+        size = how_many(plan.privacy.n_units, plan.privacy.n_records, Size.ROUGH)
+        found.append(
+            f"The size is private, and the plan for {size}. Neither the guarantee nor the noise of"
+            " a count depends on that number. Should there be a third fewer, errors of shares are"
+            " half as large again as stated; the number of synthetic records is that of the noisy"
+            " counts."
         )
     return found + disclosures(plan)
 

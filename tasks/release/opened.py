@@ -20,6 +20,7 @@ from statpress.tasks.bundle.formats import read_batches, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.ledger.entries import read_public_key
+from statpress.tasks.products.published_counts import size_stated
 from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Release:
             _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
             for _, own in frame.groupby(frame.columns[-1], sort=True)
         ]
-        share = len(frame) / len(fits) / int(stated["n_records"])
+        share = len(frame) / len(fits) / size_stated(stated)
         cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.domain.domain import Size, Unit
+from statpress.mechanisms.domain.domain import Adjacency, Size, Unit
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
 from statpress.tasks.ledger.accounts import Account, limit_of
@@ -116,11 +117,16 @@ def charged_statement(
     A rehearsal has no charge.
     """
     stated = statement(release, plan, publishable=publishable, rehearsal=charge is None)
+    total = plan.estimated_total(drawn)
+    estimated = {} if total is None else {"estimated_records": total.records}
     products = {
         product.request.name: stated["products"][product.request.name]
         | kind_of(product).stated(product, drawn[product.request.name])
+        | estimated
         for product in plan.products
     }
+    if total is not None:
+        stated |= {**estimated, "estimated_records_sd": math.sqrt(total.variance)}
     charged = {} if charge is None else {
         "$schema": SCHEMA,
         "format": FORMAT,
@@ -129,6 +135,12 @@ def charged_statement(
         "source": release.config.source.kind,
     }  # fmt: skip
     return charged | stated | {"products": products}
+
+
+_DECIDED = {
+    Adjacency.REPLACE_ONE: "between two candidates for what it is",
+    Adjacency.ADD_REMOVE: "whether it is there",
+}
 
 
 def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
@@ -151,8 +163,8 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "epsilon_upper": plan.epsilon_bounds.upper,
         "curve": _curve(plan.loss, float(plan.epsilon)),
         "attack_advantage": plan.attack_advantage,
-        "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
-        f"two candidates for what it is, gains at most {at_most(plan.attack_advantage)} over "
+        "meaning": f"Someone who knows everything but {privacy.words}, and must decide "
+        f"{_DECIDED[privacy.adjacency]}, gains at most {at_most(plan.attack_advantage)} over "
         "guessing (true positive rate minus false positive rate).",
         "trade_off": _trade_off(plan.loss, float(plan.epsilon)),
         "warnings": disclosures(plan),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from statpress.mechanisms.accounting.trade_off import limit_advantage
-from statpress.mechanisms.domain.domain import Size
+from statpress.mechanisms.domain.domain import Adjacency, Size
 from statpress.tasks.pages.numbers import amount, how_many, per_hundred, short
 from statpress.tasks.pages.rendering import code_span, markdown
 
@@ -77,6 +77,11 @@ class Protection:
         """The name of the column that names the unit; empty if the unit is a record."""
         unit = str(self.stated["unit"])
         return unit.removeprefix("column ") if unit.startswith("column ") else ""
+
+    @property
+    def added(self) -> bool:
+        """Whether a unit is there in one of two neighbours only, so that the size is private."""
+        return bool(self.stated["adjacency"] == Adjacency.ADD_REMOVE)
 
     @property
     def subject(self) -> str:
