@@ -571,7 +571,7 @@ def check_adjacency(mechanism: type[Mechanism], target: Target) -> None:
         f"The mechanism '{mechanism.name}' serves only {Adjacency.REPLACE_ONE}: it needs the exact "
         "number of records, which is private here.",
         next_step="Under add_remove use 'marginals' for microdata and 'gaussian' or 'laplace' for "
-        "tables; estimates and functions are served under replace_one.",
+        "tables; for counts, sums and means ask a bundle of 'marginals' with 'statpress query'.",
     )
 
 
