@@ -138,7 +138,7 @@ HIDDEN = frozenset(
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
         "most_unit_records", "design", "end_share", "part_weight", "reach_factor", "reach_addend",
-        "of_unit", "rounded", "categories", "of_some",
+        "of_unit", "rounded", "categories", "of_some", "count_scale",
     }
 )  # fmt: skip
 """What only programs need, or the expected errors say already; also with a number behind."""
@@ -571,7 +571,8 @@ def check_adjacency(mechanism: type[Mechanism], target: Target) -> None:
         f"The mechanism '{mechanism.name}' serves only {Adjacency.REPLACE_ONE}: it needs the exact "
         "number of records, which is private here.",
         next_step="Under add_remove use 'marginals' for microdata and 'gaussian' or 'laplace' for "
-        "tables; for counts, sums and means ask a bundle of 'marginals' with 'statpress query'.",
+        "tables, 'joint_moments' for means, proportions, sums and counts, and ask a bundle of "
+        "'marginals' for other figures with 'statpress query'.",
     )
 
 

@@ -130,5 +130,5 @@ def _sum(column: int, domain: Domain, mechanism: MeanEstimate, raw: RawEstimates
     """The noisy sum behind a mean, of the numbers in [0, 1] that it is of."""
     assert mechanism.estimand is not None
     weights = mechanism.estimand.columns(domain, np.arange(domain.columns[0].size))[:, 0]
-    value, sd = mechanism.moments.noisy_sum(int(raw.numbers["sum"][0]), raw.n_records)
+    value, sd = mechanism.noisy_moments(raw).noisy_sum
     return NoisySum(column, weights, value, sd**2)

@@ -17,6 +17,7 @@ from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.domain import Adjacency, Size, Unit
+from statpress.mechanisms.mechanism import PROOF
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
 from statpress.tasks.ledger.accounts import Account, limit_of
@@ -137,6 +138,10 @@ def charged_statement(
     return charged | stated | {"products": products}
 
 
+_PROVEN = {
+    Adjacency.REPLACE_ONE: (),
+    Adjacency.ADD_REMOVE: (PROOF.at("Theorems 3.5 and 5.8, section 11"),),
+}
 _DECIDED = {
     Adjacency.REPLACE_ONE: "between two candidates for what it is",
     Adjacency.ADD_REMOVE: "whether it is there",
@@ -170,7 +175,10 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "warnings": disclosures(plan),
         "explanations": EXPLANATIONS,
         "citations": {
-            product.mechanism.name: [each.describe() for each in product.mechanism.citations]
+            product.mechanism.name: [
+                each.describe()
+                for each in (*product.mechanism.citations, *_PROVEN[privacy.adjacency])
+            ]
             for product in plan.charged
         },
         **_checks(plan),

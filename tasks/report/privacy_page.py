@@ -105,7 +105,15 @@ class Protection:
 
     @property
     def size(self) -> str:
-        """The public size of the source."""
+        """The size of the source: the public one, or what the noisy counts say."""
+        if "estimated_records" not in self.stated:
+            return self.planned_size
+        number, each = self.stated["estimated_records"], self.stated["unit_records"]
+        return how_many(-(-number // each), number, Size.ROUGH)
+
+    @property
+    def planned_size(self) -> str:
+        """The size that the release was planned for."""
         stated = self.stated
         return how_many(stated["n_units"], stated["n_records"], stated.get("size", Size.DECLARED))
 

@@ -43,7 +43,8 @@ products:
   people: {kind: microdata, columns: [region, age, pay], share: 0.5, copies: 2,
     accept: mostly_independent}
   ages: {kind: table, mechanism: laplace, columns: [age, pay], share: 0.25, accept: mostly_noise}
-  regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.25}
+  regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.125}
+  old: {kind: estimate, statistic: mean, columns: [age], share: 0.125}
 """
 
 
@@ -84,6 +85,10 @@ def test_a_release_says_what_its_noisy_counts_say(private: Any) -> None:
     for name in ("ages", "regions"):
         rows = pq.read_table(bundle / "data" / f"{name}.parquet").to_pylist()
         assert sum(row["projected"] for row in rows) == pytest.approx(found)
+    (mean,) = pq.read_table(bundle / "data" / "old.parquet").to_pylist()
+    assert mean["lower"] < 44.5 < mean["upper"]
+    raw = json.loads((bundle / "data" / "old_raw.json").read_text())
+    assert raw["n_records"] == round(raw["numbers"]["records"][0] / 2**21)
     people = pq.read_table(bundle / "data" / "people.parquet").num_rows
     assert abs(people - found) < 8 * sd
     text = " ".join((bundle / "PRIVACY.md").read_text().split())
@@ -97,7 +102,7 @@ def test_a_release_says_what_its_noisy_counts_say(private: Any) -> None:
         assert words in text, words
     assert "replace-one" not in text and "two candidates" not in statement["meaning"]
     assert "whether it is there" in statement["meaning"]
-    assert "about 400 records" in " ".join((bundle / "README.md").read_text().split())
+    assert f"about {found:,} records" in " ".join((bundle / "README.md").read_text().split())
 
 
 def test_neither_the_ledger_nor_what_a_run_says_tells_the_size(private: Any) -> None:
@@ -201,6 +206,8 @@ def test_units_of_several_records(private: Any) -> None:
         UNIT.replace("n_units: 160", "n_units: {about: 150}"),
     )
     private.replace("products:", ZEROS + "products:")
+    private.replace("  old: {kind: estimate, statistic: mean, columns: [age], share: 0.125}\n", "")
+    private.replace("share: 0.125", "share: 0.25")
     private.replace("dataset: panel", "dataset: persons")
     private.register(
         dataset="persons", adjacency="add_remove", unit="column person", unit_records=3,
@@ -263,10 +270,11 @@ def test_it_is_audited_with_a_unit_more(private: Any) -> None:
     start, end = private.text.index("  people:"), private.text.index("  ages:")
     private.replace(private.text[start:end], "")
     private.replace("share: 0.25", "share: 0.5")
-    private.replace("share: 0.25", "share: 0.5")
+    private.replace("share: 0.125", "share: 0.25")
+    private.replace("share: 0.125", "share: 0.25")
     release = load(private.config)
     found = audit(release, release.plan(), runs=2000, announce=lambda text: None, insecure_seed=1)
-    assert {each.product.name for each in found} == {"ages", "regions"}
+    assert {each.product.name for each in found} == {"ages", "regions", "old"}
     assert all(each.caught and not each.contradicted for each in found)
 
 
