@@ -44,8 +44,8 @@ sys.dont_write_bytecode = False
 # later (``pytest_runtestloop``).
 gc.disable()
 
-# Nothing is timed in a property test. HYPOTHESIS_PROFILE=long takes ten times as many examples.
-settings.register_profile("statpress", deadline=None, max_examples=50)
+# Nothing is timed in a property test. HYPOTHESIS_PROFILE=long takes twenty times as many examples.
+settings.register_profile("statpress", deadline=None, max_examples=25)
 settings.register_profile("long", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "statpress"))
 

@@ -41,7 +41,6 @@ from statpress.mechanisms.marginals.denoising import (
     Model,
     Score,
     evidence,
-    fit_pair,
     learnt_bases,
     one_ways,
     predicted,
@@ -49,12 +48,12 @@ from statpress.mechanisms.marginals.denoising import (
     spread_of,
     trends_of,
 )
+from statpress.mechanisms.marginals.fitting import fit_pair, with_margins
 from statpress.mechanisms.marginals.pair_cells import (
     Predicted,
     chances_of_none,
     nonempty,
     shares_of_cells,
-    with_margins,
 )
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, centred
 from statpress.mechanisms.marginals.synthesis import synthesise

@@ -21,10 +21,6 @@ which contrasts of its columns matter. The strength t of a pair is integrated ov
 included. No contrast is cut off, however weak: where the noise is small it is kept. Each cell is
 then judged once more (mechanisms.marginals.pair_cells), and all pairs are drawn towards what they
 say of each other (mechanisms.marginals.latent_classes).
-
-**Margins** are met by iterative proportional fitting (Deming and Stephan 1940, doi
-10.1214/aoms/1177731829); the limit is the table nearest to the start in Kullback-Leibler divergence
-(Csiszar 1975, doi 10.1214/aop/1176996454).
 """
 
 from __future__ import annotations
@@ -41,6 +37,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
+from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.residuals import (
@@ -150,55 +147,6 @@ def _ordered_codes(column: Column) -> NDArray[np.int64]:
     """The codes that have neighbours; a special value is near to no other."""
     codes = np.arange(column.n_values)
     return codes[~column.is_special(codes)] if isinstance(column, Ranges) else codes
-
-
-_FLOOR = 1e-4  # of the independent table
-_TOLERANCE, _MISSED = 1e-7, 1e-4
-
-
-def fit_pair(
-    table: Floats, rows: Floats, columns: Floats, possible: Booleans, rounds: int = 200
-) -> Floats:
-    """The two-way table nearest to a start that has these margins.
-
-    Where the cells of the start cannot have them, all possible ones are filled a little.
-    """
-    total = rows.sum()
-    if not total:
-        return np.zeros_like(table)
-    least = _FLOOR * np.multiply.outer(rows, columns) / total
-    for start in (np.maximum(table, 0.0), np.maximum(table, least)):
-        fitted: Floats = start * possible
-        for _ in range(rounds):
-            fitted *= _ratio(columns, fitted.sum(axis=0))
-            sums = fitted.sum(axis=1)
-            fitted *= _ratio(rows, sums)[:, None]
-            if np.abs(sums - rows).sum() <= _TOLERANCE * total:
-                return fitted
-    return fitted
-
-
-def fit_margins(
-    table: Floats, margins: Mapping[tuple[int, ...], Floats], rounds: int = 30
-) -> Floats:
-    """The table nearest to a start that has the given margins."""
-    fitted = table.copy()
-    for _ in range(rounds):
-        missed = 0.0
-        for axes, wanted in margins.items():
-            others = tuple(axis for axis in range(fitted.ndim) if axis not in axes)
-            sums = fitted.sum(axis=others)
-            missed += float(np.abs(sums - wanted).sum())
-            shape = [fitted.shape[axis] if axis in axes else 1 for axis in range(fitted.ndim)]
-            fitted *= _ratio(wanted, sums).reshape(shape)
-        if missed <= _MISSED * float(fitted.sum()):
-            break
-    return fitted
-
-
-def _ratio(wanted: Floats, sums: Floats) -> Floats:
-    """Wanted / found, 0 where nothing is found."""
-    return np.divide(wanted, sums, out=np.zeros(sums.shape), where=sums > 0)
 
 
 _POINTS, _UPDATES = 16, 4
@@ -624,7 +572,7 @@ class Model:
             shift = along_axes(kept, [basis.vectors for basis in of_part]).reshape(shape)
             moved += shift / (cells * self.n)
         possible = possible_cells(group, self.residuals.sizes, boxes)
-        return fit_margins(np.maximum(moved, _FLOOR * table) * possible, self._margins(group))
+        return fit_margins(np.maximum(moved, FLOOR * table) * possible, self._margins(group))
 
 
 def strongest_triples(model: Model) -> list[Group]:

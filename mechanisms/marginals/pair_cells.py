@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from statpress.mechanisms.marginals.fitting import with_margins
 from statpress.mechanisms.marginals.target_tables import Booleans, Floats, Group
 
 FACTORS = (1.0, 16.0)
@@ -147,71 +148,3 @@ def nonempty(mean: Floats, possible: Booleans, kept: Booleans) -> Booleans:
         where = (places, lines) if axis == 0 else (lines, places)
         inside[where] = possible[where]
     return inside
-
-
-_TOLERANCE, _MOST_ROUNDS = 1e-4, 60
-_SOFT, _STEP, _NEAR = 0.02, 0.7, 0.01
-
-
-def with_margins(
-    means: Floats,
-    variances: Floats,
-    rows: Floats,
-    columns: Floats,
-    inside: Booleans,
-    trends: tuple[Floats, Floats] | None = None,
-) -> Floats:
-    """The nearest non-negative table with these margins, 0 outside; nearly, where none has them.
-
-    Minimises sum (T - means)^2 / variances. T = max(means - variances (u_i + v_j), 0): the
-    multipliers of the rows and of the columns in turn, each set exactly.
-
-    Noise that is cut off at 0 in the corners of a table weakens its trend, by a fifth where noise
-    is large. So sums of T along ``trends`` are kept too, those of means: as penalties that count
-    ``1 / _SOFT`` times as much as the cells, since they may be beyond what a table can have.
-
-    Args:
-        means: float64[k_a, k_b], in records.
-        variances: Of the cells.
-        rows: Sums of rows.
-        columns: Sums of columns.
-        inside: The cells that may be positive.
-        trends: float64[m_a, k_a] and float64[m_b, k_b]: weights of codes; sums along every row of
-            the one and of the other are kept.
-    """
-    weights = np.where(inside, np.maximum(variances, 1e-9 * variances.max()), 0.0)
-    start = np.where(inside, means, 0.0)
-    of_columns = np.zeros(len(columns))
-    leant = start
-    if trends is not None:
-        one, other = trends
-        wanted = one @ means @ other.T
-        scale = np.maximum(one**2 @ weights @ (other**2).T, 1e-300)
-        of_trends = np.zeros(wanted.shape)
-    for _ in range(_MOST_ROUNDS):
-        of_rows = _multipliers(leant - weights * of_columns, weights, inside, rows)
-        left = leant - weights * of_rows[:, None]
-        of_columns = _multipliers(left.T, weights.T, inside.T, columns)
-        table: Floats = np.maximum(left - weights * of_columns, 0.0)
-        near = np.abs(table.sum(axis=1) - rows).sum() <= _TOLERANCE * rows.sum()
-        if trends is not None:
-            missed = (one @ table @ other.T - wanted) / scale - _SOFT * of_trends
-            of_trends += _STEP * missed
-            leant = start - weights * (one.T @ of_trends @ other)
-            near &= bool(np.abs(missed * scale).sum() <= _NEAR * np.abs(wanted).sum())
-        if near:
-            break
-    return table
-
-
-def _multipliers(start: Floats, weights: Floats, inside: Booleans, sums: Floats) -> Floats:
-    """For every row the u at which max(start - weights u, 0) adds up to its sum."""
-    ends = np.divide(start, weights, out=np.full(start.shape, -np.inf), where=inside)
-    order = np.argsort(-ends, axis=1, kind="stable")
-    totals = np.take_along_axis(start, order, axis=1).cumsum(axis=1) - sums[:, None]
-    heavy = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
-    tried = np.divide(totals, heavy, out=np.full(start.shape, np.inf), where=heavy > 0)
-    reached = (tried < np.take_along_axis(ends, order, axis=1)).sum(axis=1)
-    found = tried[np.arange(len(start)), np.maximum(reached, 1) - 1]
-    multipliers: Floats = np.where(inside.any(axis=1), found, 0.0)
-    return multipliers

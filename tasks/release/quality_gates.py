@@ -1,10 +1,10 @@
 """The three quality gates, input, table and release, and the process that judges them.
 
-A gate is a profile, one row of aggregates computed by the engine, and a suite of Great Expectations
-on it. Nothing the size of the source is loaded and no result carries a value: the process answers
-with booleans. What the input and table gates find is private: it goes to the curator log, and the
-run stops with a fixed message before anything is charged. (Stopping depends on the data and is
-outside the guarantee; a bundle says so, and the ledger counts and limits it:
+A gate is a table, aggregates computed by the engine and the limits of each, and a suite of Great
+Expectations on it. Nothing the size of the source is loaded and no result carries a value: the
+process answers with a boolean. What the input and table gates find is private: it goes to the
+curator log, and the run stops with a fixed message before anything is charged. (Stopping depends on
+the data and is outside the guarantee; a bundle says so, and the ledger counts and limits it:
 ``tasks.release.steps``.)
 
 Importing this module and starting the process is cheap; the process then spends several seconds
@@ -67,13 +67,11 @@ class Between:
         bounds += [f"at most {self.most:,}"] if self.most is not None else []
         return ", ".join(bounds) or "not limited"
 
-    def as_request(self) -> dict[str, Any]:
-        """The expectation in Great Expectations' terms."""
-        bounds = {"min_value": self.least, "max_value": self.most}
-        return {
-            "type": "ExpectColumnValuesToBeBetween",
-            "arguments": {"column": self.figure, **bounds},
-        }
+    def as_row(self, observed: int) -> dict[str, Any]:
+        """A row of the table that is judged; without a limit what is observed is its own."""
+        least = observed if self.least is None else self.least
+        most = observed if self.most is None else self.most
+        return {"figure": self.figure, "least": least, "observed": observed, "most": most}
 
 
 class Inspector(AbstractContextManager["Inspector"]):
@@ -102,11 +100,8 @@ class Inspector(AbstractContextManager["Inspector"]):
         Raises:
             RuntimeError: The quality process does not answer; its output is in the curator log.
         """
-        request = {
-            "gate": gate,
-            "profile": dict(profile),
-            "expectations": [expectation.as_request() for expectation in expectations],
-        }
+        rows = [expectation.as_row(profile[expectation.figure]) for expectation in expectations]
+        request = {"gate": gate, "rows": rows}
         answer = self._ask(request)
         if answer is None:  # it died or hangs; a gate must not cost a charged run
             self._stop()
@@ -114,7 +109,7 @@ class Inspector(AbstractContextManager["Inspector"]):
             answer = self._ask(request)
         if answer is None:
             raise RuntimeError("the quality process does not answer")
-        if len(answer["met"]) != len(expectations):
+        if answer["judged"] != len(expectations):
             raise RuntimeError("the quality process left an expectation out")
         self.log.write(f"gate {gate}: {'passed' if answer['success'] else 'FAILED'}")
         for failing in (True, False):  # what stopped the run first
@@ -126,7 +121,7 @@ class Inspector(AbstractContextManager["Inspector"]):
         limited = {expectation.figure for expectation in expectations}
         for figure in (figure for figure in profile if figure not in limited):
             self.log.write(f"  {figure}: {profile[figure]:,}, not limited")
-        return bool(answer["success"]) and all(answer["met"].values())
+        return bool(answer["success"])
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer of the quality process, None if there is none in time."""
@@ -312,13 +307,17 @@ def check_release(
     inspector: Gatekeeper, files: Mapping[str, Mapping[str, int]], records: Mapping[str, int]
 ) -> None:
     """Release gate: schema, row count, and every value in the domain, as written."""
-    for name, profile in files.items():
-        expectations = [
-            Between("rows", records[name], records[name]),
-            *(Between(figure, 0, 0) for figure in profile if figure != "rows"),
-        ]
-        if not inspector.meets(f"release {name}", profile, expectations):
-            raise ReleaseGateError("A written file does not agree with its plan.", where=name)
+    figures = {
+        f"{name}: {figure}": number
+        for name, profile in files.items()
+        for figure, number in profile.items()
+    }
+    rows = {f"{name}: rows": number for name, number in records.items()}
+    expectations = [Between(each, rows.get(each, 0), rows.get(each, 0)) for each in figures]
+    if not inspector.meets("release", figures, expectations):
+        failing = [each.figure for each in expectations if not each.holds(figures[each.figure])]
+        where = next((name for name in files if any(f.startswith(name) for f in failing)), "data")
+        raise ReleaseGateError("A written file does not agree with its plan.", where=where)
 
 
 def _private_stop(gate: str, release: Release, inspector: Gatekeeper) -> QualityGateError:

@@ -3,7 +3,7 @@
 It lives apart from the run because importing the library takes several seconds
 and a quarter of a gigabyte: the import overlaps with the rest of the run, and the
 memory is not the counting's. It sees small tables of aggregates, never rows, and
-answers with booleans alone. Its analytics are off. What the library imports for drawing and for
+answers with one boolean. Its analytics are off. What the library imports for drawing and for
 tests of distributions, and no expectation of ours needs, is loaded when something is asked of it:
 a third of the import.
 
@@ -53,7 +53,11 @@ class _Late:
 
 
 def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
-    """Answer each request with the success of each of its expectations, in order."""
+    """Answer each request with whether all its figures are within their limits.
+
+    One suite judges the whole table of figures: an expectation for each would take 5 ms, and a wide
+    release has hundreds.
+    """
     import pandas as pd
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -63,22 +67,18 @@ def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
     definition = asset.add_batch_definition_whole_dataframe("whole")
     for line in requests:
         request = json.loads(line)
-        batch = definition.get_batch({"dataframe": pd.DataFrame([request["profile"]])})
+        batch = definition.get_batch({"dataframe": pd.DataFrame(request["rows"])})
         suite = gx.ExpectationSuite(
             name=request["gate"],
             expectations=[
-                getattr(gx.expectations, expectation["type"])(**expectation["arguments"])
-                for expectation in request["expectations"]
+                gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB(
+                    column_A=larger, column_B=smaller, or_equal=True
+                )
+                for larger, smaller in (("observed", "least"), ("most", "observed"))
             ],
         )
-        result = batch.validate(suite, result_format="BOOLEAN_ONLY")
-        met = {
-            json.dumps([r.expectation_config.type, r.expectation_config.kwargs["column"]]): bool(
-                r.success
-            )
-            for r in result.results
-        }
-        answers.write(json.dumps({"success": bool(result.success), "met": met}) + "\n")
+        success = bool(batch.validate(suite, result_format="BOOLEAN_ONLY").success)
+        answers.write(json.dumps({"success": success, "judged": len(request["rows"])}) + "\n")
         answers.flush()
 
 

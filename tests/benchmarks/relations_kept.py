@@ -35,7 +35,7 @@ Codes = NDArray[np.unsignedinteger[Any]]
 
 def maximum_entropy(table: NDArray[np.float64]) -> NDArray[np.float64]:
     """The three-way table of maximum entropy with the pairs of one."""
-    from statpress.mechanisms.marginals.denoising import fit_margins
+    from statpress.mechanisms.marginals.fitting import fit_margins
 
     pairs = {(0, 1): table.sum(axis=2), (0, 2): table.sum(axis=1), (1, 2): table.sum(axis=0)}
     return fit_margins(np.full(table.shape, 1 / table.size), pairs)

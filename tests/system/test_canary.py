@@ -432,8 +432,8 @@ def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
     agency = sweep.agency("quality process breaks")
     agency.inspector = inspector
     with pytest.MonkeyPatch.context() as broken:
-        wrong = {"type": "ExpectNothing", "arguments": {"column": CANARY, "min_value": RARE}}
-        broken.setattr(Between, "as_request", lambda self: wrong)
+        wrong = {"figure": CANARY, "least": RARE}  # there is no such column as 'observed'
+        broken.setattr(Between, "as_row", lambda self, observed: wrong)
         # Where it is started again.
         broken.setattr("statpress.tasks.private_zone.workers.sys.executable", "/bin/false")
         sweep.keep("quality process breaks", agency, lambda: agency.run(orchestrated=True))

@@ -64,16 +64,6 @@ def of(made: Marginals, release: NoisyMarginals) -> tuple[Microdata, list[np.nda
     return found, list(found.copies.sets)
 
 
-def slopes(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Least squares of pay on the other numbers: coefficients and their variances."""
-    x = np.column_stack([np.ones(len(codes)), codes[:, [0, 2, 4]]]).astype(float)
-    y = codes[:, 1].astype(float)
-    inverse = np.linalg.inv(x.T @ x)
-    found = inverse @ x.T @ y
-    s2 = float(((y - x @ found) ** 2).mean())
-    return found[1:], s2 * np.diag(inverse)[1:]
-
-
 def test_they_are_as_many_records_and_no_two_are_alike_and_the_same_again() -> None:
     made, release = drawn(population(np.random.default_rng(1)), 1.0, 1, copies=4)
     found, sets = of(made, release)
@@ -180,27 +170,3 @@ def test_rubins_rule() -> None:
 def test_what_cannot_be_combined(figures: list[float], variances: list[float] | None) -> None:
     with pytest.raises(ConfigError, match="cop"):
         combined(figures, variances)
-
-
-def test_intervals_from_copies_cover_where_those_from_one_file_do_not() -> None:
-    """Twins: records taken for the confidential ones, and Rubin's rule without B."""
-    whole = np.concatenate([population(np.random.default_rng(100 + i)) for i in range(40)])
-    truth, _ = slopes(whole)
-    hits = dict.fromkeys(("copies", "single", "without B"), 0)
-    n_releases = 30
-    for seed in range(n_releases):
-        made, release = drawn(population(np.random.default_rng(seed)), 0.4, seed, copies=8)
-        found, sets = of(made, release)
-        figures = [slopes(each) for each in sets]
-        one, variance = slopes(np.column_stack(found.codes))
-        for j, true in enumerate(truth):
-            low, high = combined([f[0][j] for f in figures], [f[1][j] for f in figures]).interval()
-            hits["copies"] += low <= true <= high
-            hits["single"] += abs(one[j] - true) <= 1.96 * math.sqrt(variance[j])
-            mean = np.mean([f[0][j] for f in figures])
-            within = np.mean([f[1][j] for f in figures])
-            hits["without B"] += abs(mean - true) <= 1.96 * math.sqrt(within)
-    asked = 3 * n_releases
-    assert hits["copies"] >= 0.88 * asked
-    assert hits["single"] < 0.75 * asked
-    assert hits["without B"] < 0.75 * asked

@@ -13,12 +13,11 @@ from statpress.mechanisms.marginals.denoising import (
     _likely,
     _posterior,
     _with_every_category,
-    fit_margins,
-    fit_pair,
     predicted,
 )
+from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair, with_margins
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
-from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
+from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.synthesis import one_way_counts
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from statpress.mechanisms.marginals import swaps, target_tables
 from statpress.mechanisms.marginals import swaps as swap_kernel
-from statpress.mechanisms.marginals.denoising import fit_margins, fit_pair
+from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair
 from statpress.mechanisms.marginals.swaps import compiled_column, swap_towards
 from statpress.mechanisms.marginals.synthesis import (
     integer_table,
@@ -319,3 +319,17 @@ def test_where_nothing_can_be_cached_it_is_compiled_all_the_same(
     finally:
         for each in made:
             each.cache_clear()
+
+
+def test_the_kernel_fits_as_numpy_does() -> None:
+    """Three columns are fitted by machine code, in the same order."""
+    rng = np.random.default_rng(5)
+    start = rng.random((3, 4, 5)) * (rng.random((3, 4, 5)) < 0.8)
+    true = start * rng.random((3, 4, 1)) * rng.random((1, 4, 5)) * rng.random((3, 1, 5))
+    margins = {(0, 1): true.sum(2), (0, 2): true.sum(1), (1, 2): true.sum(0)}
+    for rounds in (1, 3, 30):
+        lifted = {tuple(a + 1 for a in axes): sums[None] for axes, sums in margins.items()}
+        lifted = {(0, *axes): sums for axes, sums in lifted.items()}
+        plain = fit_margins(start[None], lifted, rounds)[0]
+        assert np.allclose(fit_margins(start, margins, rounds), plain, rtol=1e-12, atol=0)
+    assert np.allclose(plain.sum(axis=2), margins[0, 1], rtol=1e-2)
