@@ -183,12 +183,13 @@ def shown(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     The noise of estimates and functions is on a grid, whose steps mean nothing by themselves.
     """
     on_a_grid = "quantity_1" in described or "step_bits" in described
+    private = described.get("adjacency") == Adjacency.ADD_REMOVE
+    as_many = "as many as the noisy counts say" if private else "as many as there are"
     for name, value in described.items():
         words = label(name)
         if words is None or name == "mechanism" or (on_a_grid and name == _OF_NOISE):
             continue
-        as_many = name == "published_records" and not value
-        yield words, "as many as there are" if as_many else figure(value)
+        yield words, as_many if name == "published_records" and not value else figure(value)
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ class Privacy:
     size: Size = Size.DECLARED
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))  # not its text
+        object.__setattr__(self, "size", Size(self.size))
         if self.n_records < 1:
             raise RecordsError("n_records must be at least 1.", where="privacy.n_records")
         if self.adjacency is Adjacency.ADD_REMOVE and self.size is not Size.ROUGH:
