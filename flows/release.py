@@ -22,6 +22,7 @@ from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
 from statpress.tasks.release.review import check_decided
 from statpress.tasks.release.run_places import Outcome, open_run
+from statpress.tasks.release.series import released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,
@@ -52,6 +53,7 @@ def press(
     context: RunContext,
     order: Order | PlannedOrder,
     *,
+    again: bool = False,
     beside_undecided: bool = True,
     insecure_seed: int | None = None,
     signer: Ed25519PrivateKey | None = None,
@@ -61,6 +63,8 @@ def press(
     Args:
         context: The run.
         order: The release config with what differs from it; planned, if the command did that.
+        again: Whether a period of a series is charged once more that was charged and published
+            nothing.
         beside_undecided: Whether it may be charged while another release of the dataset waits
             for its approval.
         insecure_seed: For tests only; marks the bundle as not publishable.
@@ -74,6 +78,7 @@ def press(
             ``UploadError`` comes after the release, which stands.
     """
     release = read_config(order)
+    take_period(context, release, again=again, seeded=insecure_seed is not None)
     if release.config.privacy.is_from_source:
         release = take_size(context, release)
     plan = fix_plan(context, order, release)
@@ -98,6 +103,8 @@ def press(
         open_workers(run, plan) as workers,
         noting_refusals(context, release),
     ):
+        if release.period is not None and (done := released_meanwhile(context)) is not None:
+            return finish_uploads(context, done)
         if not beside_undecided:
             check_decided(context, release.config.dataset)
         rehearse(run, release, plan, workers)

@@ -133,7 +133,7 @@ def propose(
     if revised is None:
         order = renewal(bundle, manifest, overrides, folder)
     else:
-        order = revision(manifest, revised, overrides)
+        order = revision(bundle, manifest, revised, overrides)
     release = load_order(order)
     if release.frame is None:  # about what it was; the run counts it
         release = release.sized(stated_units(bundle), Size.ROUGH)
@@ -149,7 +149,9 @@ def propose(
         bundle=bundle,
         manifest=manifest,
         planned=planned,
-        remaining=remaining_budget(home, planned.release.config.dataset),
+        remaining=remaining_budget(
+            home, planned.release.config.dataset, planned.release.period_text
+        ),
         difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
         renewed=revised is None,
         stopping=stopping,

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.configs.formats import STAT, stored_name
 from statpress.mechanisms.domain.column import tilts
-from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
-from statpress.mechanisms.marginals.marginals import Marginals, Microdata
+from statpress.mechanisms.marginals.marginals import Marginals, Microdata, WithinCells
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
@@ -51,17 +51,18 @@ from statpress.tasks.products.distributions import (
     WHISKERS,
     Distribution,
     Pair,
+    display_order,
     distribution_chart,
     joint_chart,
     matrix_chart,
     reach_95,
     typical_figure,
 )
+from statpress.tasks.products.explorer import ELSEWHERE, explorer, relations
 from statpress.tasks.products.noisy_tables import (
     drawn_tables,
-    estimated_tables,
     fields,
-    of_pairs,
+    published_marginals,
     raw_digest,
     table_rows,
 )
@@ -75,7 +76,6 @@ from statpress.tasks.products.product_kind import (
 from statpress.tasks.products.publication import DataTable, Publication, described
 from statpress.tasks.products.published_counts import (
     column_field,
-    column_from,
     not_in_it,
     range_field,
     size_stated,
@@ -87,16 +87,14 @@ from statpress.tasks.products.true_errors import TrueErrors
 MOST_COLUMNS = 40
 MOST_PAIRS = 200
 _STRONGEST = 4
-_SHOWN = 16  # columns whose charts are shown at once
 _WORDS = "synthetic records"
 _KEPT = ("strong", "weak", "lost")
 _ASSUMED = "assumed independent"
 _NOISE = "shrunk away"
-_ELSEWHERE = "measured elsewhere"
 _RELATIONS = {
     "measured": "measured",
     _NOISE: "measured; weaker than its noise",
-    _ELSEWHERE: "measured by another product of the release",
+    ELSEWHERE: "measured by another product of the release",
     _ASSUMED: "not measured: do not trust",
     "known": "public: met exactly",
 }
@@ -107,40 +105,68 @@ Floats = NDArray[np.float64]
 def part_of(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> ReportPart:
-    """The columns' distributions, then the pairs."""
+    """What to explore, the columns' distributions, then the pairs."""
     fields = {field["name"]: field for field in _fields(name, resources)}
-    columns = {each: column_from(field["declared"]) for each, field in fields.items()}
-    drawn = list(columns)[:MOST_COLUMNS]
+    drawn = list(fields)[:MOST_COLUMNS]
     copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
     lead = Prose(
         [
-            f"Each of the {len(columns)} columns, and the pairs of columns that were measured, "
+            f"Each of the {len(fields)} columns, and the pairs of columns that were measured, "
             "are distributed in these records as in the confidential ones, but for noise. Explore "
             "them, and write and test programs with them. Intervals computed from them alone are "
             f"too short: take those of counts from data/{name}_tables"
             + (f", and those of anything else from data/{name}_copies." if copied else ".")
         ]
     )
-    path, pairs = (written_file(folder, f"{name}_{each}") for each in ("tables", "pairs"))
-    if path is None or pairs is None:  # before anything is drawn
+    records, tables, pairs = (
+        written_file(folder, stem) for stem in (name, f"{name}_tables", f"{name}_pairs")
+    )
+    if records is None or tables is None or pairs is None:  # before anything is drawn
         return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
-    found, joint = _measured_tables(path, stated, fields, columns)
+    release = published_marginals(folder, name, stated, {each["path"]: each for each in resources})
+    residuals, rows = release.residuals(), read_rows(pairs)
+    found = {
+        column.name: Distribution(column, fields[column.name], table, np.full(table.shape, error))
+        for place, column in enumerate(release.domain.columns)
+        if (place,) in residuals.values
+        for table, error in [table_with_errors(residuals, (place,))]
+    }
+    stand_out = relations(release, residuals, fields=fields, columns=drawn)
+    explored = explorer(
+        name, release, residuals, fields=fields, stated=stated, pairs=rows,
+        columns={each: found[each] for each in drawn if each in found},
+        records=records, start=stand_out.rows[0].address if stand_out else "",
+    )  # fmt: skip
     n_records = size_stated(stated)
     if stated.get("absent_records") and found:  # units have fewer records than they may
         n_records = max(1, round(float(next(iter(found.values())).counts.sum())))
-    charts = [distribution_chart(found[each], n_records) for each in drawn if each in found]
-    left = len(columns) - len(charts)
+    charts = [
+        distribution_chart(found[each], n_records, display_order(found[each]))
+        for each in drawn
+        if each in found
+    ]
+    left = len(fields) - len(charts)
     words = f"Estimated numbers of records. {WHISKERS}"
     if left:
         words += f" {left} further columns are in data/{name}_tables."
-    shown: list[Block] = [Prose([words]), Gallery(charts[:_SHOWN])]
-    if rest := charts[_SHOWN:]:
-        few = "the other column" if len(rest) == 1 else f"the other {len(rest)} columns"
-        shown.append(Gallery(rest, folded=f"Charts of {few}"))
-    parts = [Section(f"{_anchor(name)}-columns", "Column by column", shown)]
-    if rows := read_rows(pairs):
+    few = "the column" if len(charts) == 1 else f"all {len(charts)} columns"
+    parts = [Section(f"{_anchor(name)}-explore", "Look it up", [explored])] if explored else []
+    parts.append(
+        Section(
+            f"{_anchor(name)}-columns",
+            "Column by column",
+            [Prose([words]), Gallery(charts, folded=f"Charts of {few}")],
+        )
+    )
+    if rows:
+        joint = {
+            (drawn[a], drawn[b]): residuals.table((a, b))
+            for a, b in itertools.combinations(range(len(drawn)), 2)
+            if (a, b) in residuals.values
+        }
         parts.append(_pairs(name, rows, joint, found, drawn))
-    return ReportPart(_WORDS, Section(_anchor(name), name, [lead], parts), _typical(found))
+    section = Section(_anchor(name), name, [lead], parts)
+    return ReportPart(_WORDS, section, _typical(found), relations=stand_out)
 
 
 def _anchor(name: str) -> str:
@@ -152,34 +178,6 @@ def _fields(name: str, resources: Sequence[Mapping[str, Any]]) -> Sequence[Mappi
     own = (each for each in resources if Path(each["path"]).stem == name and "schema" in each)
     found: Sequence[Mapping[str, Any]] = next(own)["schema"]["fields"]
     return found
-
-
-def _measured_tables(
-    path: Path,
-    stated: Mapping[str, Any],
-    fields: Mapping[str, Mapping[str, Any]],
-    columns: Mapping[str, Column],
-) -> tuple[dict[str, Distribution], dict[Pair, Floats]]:
-    """Distributions of single columns, and joint tables of the first columns' pairs."""
-    sizes = {name: column.size for name, column in columns.items()}
-    wanted = set(list(columns)[:MOST_COLUMNS])
-    single: dict[str, Distribution] = {}
-    joint: dict[Pair, Floats] = {}
-    groups = [each["columns"] for each in stated["tables"]]
-    for group, table, error in estimated_tables(path, groups, sizes):
-        if len(group) == 1:
-            errors = np.full(table.shape, error)
-            single[group[0]] = Distribution(columns[group[0]], fields[group[0]], table, errors)
-        joint |= {pair: sums for pair, sums in of_pairs(group, table) if wanted.issuperset(pair)}
-    for each in stated["known"]:
-        shape = [sizes[name] for name in each["columns"]]
-        counts = np.array(each["counts"], dtype=np.float64).reshape(shape)
-        for axis, column in enumerate(each["columns"]):
-            others = tuple(place for place in range(len(shape)) if place != axis)
-            sums, exact = counts.sum(axis=others), np.zeros(shape[axis])
-            single.setdefault(column, Distribution(columns[column], fields[column], sums, exact))
-        joint |= dict(of_pairs(tuple(each["columns"]), counts))
-    return single, joint
 
 
 def _pairs(
@@ -223,7 +221,8 @@ def _pairs(
                 continue
             error = errors[pair]
             note = "Public counts." if error is None else f"Each number {reach_95(error)} at 95 %."
-            chart = joint_chart(found[pair[0]], found[pair[1]], joint[pair], note)
+            sides = found[pair[0]], found[pair[1]]
+            chart = joint_chart(*sides, joint[pair], note, signed=True)
             charts += [chart] if chart is not None else []
         if charts:
             blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
@@ -244,13 +243,33 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{lost} lost, whose relations, if there are any, are weaker than their noise and "
             "hardly show in the records"
         )
-    if relations[_ELSEWHERE]:
-        text += f". {relations[_ELSEWHERE]:,} were measured by another product of the release"
+    if relations[ELSEWHERE]:
+        text += f". {relations[ELSEWHERE]:,} were measured by another product of the release"
     if relations[_ASSUMED]:
         text += f". {relations[_ASSUMED]:,} were not measured"
     if relations["known"]:
         text += f". {relations['known']:,} are public and met exactly"
     return f"{text}."
+
+
+def too_short_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much too short intervals are here that leave the noise out; blank if it is not known."""
+    figures = {
+        what: sorted(row[key] for row in rows if row.get(key) is not None)
+        for what, key in (("shares of two columns", "shares_too_short"),
+                          ("slopes of regressions", "slope_too_short"))
+    }  # fmt: skip
+    told = [
+        f"{np.median(known):.1f} times for {what} ({known[0]:.1f} to {known[-1]:.1f})"
+        for what, known in figures.items()
+        if known
+    ]
+    if not told:
+        return ""
+    return (
+        " Intervals computed from one set of these records as if they were real are too short, in "
+        f"the median {' and '.join(told)}: take them from the copies or from the noisy tables."
+    )
 
 
 def _kept(found: Microdata, pair: Group) -> str | None:
@@ -392,6 +411,12 @@ def tables_of_records(
 Planned = PlannedProduct[Marginals]
 
 _COPY = ("integer", "The number of the set that the record belongs to, from 1.")
+_BLANK_COPY = (
+    "integer",
+    "The number of the set that the record belongs to, from 1; 0 for the block without values that "
+    "Stata's 'mi import flong' expects.",
+)
+_RECORD = ("integer", "The number of the record in its set, from 1; no two sets share a record.")
 _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_1": ("string", "A column of the records."),
     "column_2": ("string", "Another."),
@@ -416,6 +441,16 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
         "integer",
         f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
         "null if pairs were not scored.",
+    ),
+    "shares_too_short": (
+        "number",
+        "How many times too short intervals of the shares of their cells are, in the median, if "
+        "they are computed from one set of the records as if these were real: the standard error "
+        "that the copies show over that one. Null without copies, and for some of very many pairs.",
+    ),
+    "slope_too_short": (
+        "number",
+        "The same of the slope of least squares of the second column on the first, of numbers.",
     ),
 }
 
@@ -456,13 +491,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             domain=domain,
             spread=spread,
         )
-        copies = replace(
-            records,
-            stem=f"{name}_copies",
-            fields=[*records.fields, *described({_copy_name(domain): _COPY})],
-            title=f"{mechanism.copies} more sets of synthetic records",
-            most_rows=mechanism.copies * records.most_rows,
-        )
         tables = DataTable(
             stem=f"{name}_tables",
             fields=fields(mechanism.widest),
@@ -485,19 +513,56 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 expected=len(found.codes[0]),
                 rows=code_rows(domain, found.codes, within, leaning),
             )
-            copies = replace(
-                copies,
-                expected=mechanism.copies * len(found.codes[0]),
-                rows=_copy_rows(derived, spread, sloped),
-            )
             tables = replace(
                 tables,
                 expected=sum(table.values.size for table in drawn_tables(drawn)),
                 rows=table_rows(drawn, found.residuals, mechanism.widest),
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
-        more = (copies,) if mechanism.copies else ()
+        more = [self._copies(product, records, derived)] if mechanism.copies else []
         return Publication((records, *more, tables, pairs))
+
+    def _copies(
+        self, product: Planned, records: DataTable, derived: DerivedMicrodata | None
+    ) -> DataTable:
+        """Copies of records, for Stata and SPSS as their commands for imputed data take them.
+
+        Stata's begin with a block of as many records without any value: its commands expect the
+        incomplete data there, and nothing of the confidential records was observed. Copies with
+        fewer records than the source are in neither, since no command scales their variances.
+        """
+        domain, number = product.domain, product.mechanism.copies
+
+        def rows(keys: Sequence[str]) -> Rows | None:
+            within = product.mechanism.within_cells
+            return None if derived is None else _copy_rows(derived, within, keys)
+
+        copies = replace(
+            records,
+            stem=f"{product.name}_copies",
+            fields=[*records.fields, *described({_free_name("copy", domain): _COPY})],
+            title=f"{number} more sets of synthetic records",
+            most_rows=number * records.most_rows,
+            expected=None if records.expected is None else number * records.expected,
+            rows=rows(("copy",)),
+        )
+        if _fewer(product):
+            return replace(copies, instead={"dta": None, "sav": None})
+        keys = {_free_name("record", domain): _RECORD, _free_name("copy", domain): _BLANK_COPY}
+        stata = replace(
+            copies,
+            fields=[*records.fields, *described(keys)],
+            most_rows=copies.most_rows + records.most_rows,
+            blank=records.expected or 0,
+            expected=None if records.expected is None else (number + 1) * records.expected,
+            rows=rows(("record", "copy")),
+        )
+        spss = replace(
+            copies,
+            fields=[*records.fields, *described({_free_name("Imputation_", domain): _COPY})],
+            rows=rows(("Imputation_",)),
+        )
+        return replace(copies, instead={"dta": stata, "sav": spss})
 
     def working_memory(self, product: Planned) -> WorkingMemory:
         mechanism, n_records = product.mechanism, product.target.n_records
@@ -509,8 +574,10 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
             derive=fitting,
-            # Copies are drawn when they are first written.
-            write=of_rows(max(published, cells), columns) + (fitting if mechanism.copies else 0),
+            # Copies are drawn when they are first written; the report reads all tables back.
+            write=of_rows(max(published, cells), columns)
+            + 32 * cells
+            + (fitting if mechanism.copies else 0),
             kept=kept,
             figure=f"{published:,} records of {len(columns)} columns",
             next_step="Ask for fewer 'records', or for fewer columns or cells.",
@@ -579,6 +646,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 f"records in `{name}_copies`, and combine the results as below."
             )
             notes["copies of records"] = _COPIES
+            if _fewer(product):
+                item += (
+                    " Copies are not written for Stata and SPSS, whose commands do not scale W by "
+                    "the records of a copy over those of the source."
+                )
         if unlisted := unlisted_in_words(product.domain):
             notes["not in any file by marginals"] = f"**Not in any file.** {unlisted}"
         return ReaderWords(item, notes)
@@ -591,8 +663,9 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """What was kept of the relations of pairs."""
         path = written_file(folder, f"{name}_pairs")
         rows = read_rows(path) if path is not None else ()
-        stated = rows and "kept" in rows[0]
-        return f"In {name} {kept_in_words(rows)}" if stated else ""
+        if not rows or "kept" not in rows[0]:
+            return ""
+        return f"In {name} {kept_in_words(rows)}{too_short_in_words(rows)}"
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
@@ -643,10 +716,17 @@ def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
         errors,
         [raw.get(pair) for pair in pairs],
     ]
+
+    def batches() -> Iterator[list[Any]]:
+        nothing = (None, None)
+        short = [found.copies.too_short.get(pair, nothing) for pair in pairs]
+        figures = [[each[place] for each in short] for place in (0, 1)]
+        values = zip([*columns, *figures], schema, strict=True)
+        yield [pa.array(own, field.type) for own, field in values]
+
     types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return Rows(schema, lambda: iter([arrays]))
+    return Rows(schema, batches)
 
 
 def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
@@ -657,32 +737,57 @@ def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.flo
     ]
 
 
-def _copy_rows(derived: DerivedMicrodata, spread: bool, sloped: bool) -> Rows:
-    """The rows of one copy after the other, and the number of each, from 1."""
+def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[str]) -> Rows:
+    """The rows of one copy after the other, with keys; with records numbered, after a blank one.
+
+    Args:
+        derived: What the copies follow from.
+        within: Where in their cells values lie.
+        keys: ``record``, the number of a record in its copy; any other is that of the copy.
+    """
     import pyarrow as pa
 
     domain, copies = derived.microdata.domain, derived.microdata.copies
+    spread, blank = within != "middle", "record" in keys
+    schema = schema_of(domain, spread=spread)
+    if blank:
+        schema = pa.schema([each.with_nullable(True) for each in schema])
 
-    def of_copy(number: int) -> Rows:
+    def of_copy(number: int) -> Iterator[list[Any]]:
+        if not number:
+            yield [pa.nulls(len(copies.codes), each.type) for each in schema]
+            return
         codes = tuple(copies.sets[number - 1].T)
-        within = (lambda: _within(derived.raw, copies.number + number)) if spread else None
-        return code_rows(domain, codes, within, _tilts(domain, codes) if sloped else None)
+        public = (lambda: _within(derived.raw, copies.number + number)) if spread else None
+        leaning = _tilts(domain, codes) if within == "slope" else None
+        yield from code_rows(domain, codes, public, leaning).batches()
 
     def batches() -> Iterator[list[Any]]:
-        for number in range(1, copies.number + 1):
-            for arrays in of_copy(number).batches():
-                yield [*arrays, pa.array(np.full(len(arrays[0]), number))]
+        for number in range(0 if blank else 1, copies.number + 1):
+            start = 1
+            for arrays in of_copy(number):
+                size = len(arrays[0])
+                places = np.arange(start, start + size)
+                start += size
+                numbers = np.full(size, number)
+                yield [*arrays, *(pa.array(places if k == "record" else numbers) for k in keys)]
 
-    number = pa.field(_copy_name(domain), pa.int64(), nullable=False)
-    return Rows(schema_of(domain, spread=spread).append(number), batches)
+    whole = [pa.field(_free_name(key, domain), pa.int64(), nullable=False) for key in keys]
+    return Rows(pa.schema([*schema, *whole]), batches)
 
 
-def _copy_name(domain: Domain) -> str:
-    """``copy``, or with underscores where a column has that name."""
-    name = "copy"
-    while name in domain.names:
+def _free_name(name: str, domain: Domain) -> str:
+    """The name, or with underscores where a column has it in any format, whatever its case."""
+    taken = {stored_name(each, form).casefold() for each in domain.names for form in STAT}
+    taken |= {each.casefold() for each in domain.names}
+    while name.casefold() in taken:
         name += "_"
     return name
+
+
+def _fewer(product: Planned) -> bool:
+    """Whether the records that are published are fewer than those of the source."""
+    return (product.mechanism.records or product.target.n_records) < product.target.n_records
 
 
 def _within(release: NoisyMarginals, number: int = 0) -> np.random.Generator:

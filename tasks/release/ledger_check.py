@@ -26,6 +26,7 @@ from statpress.tasks.bundle.places import Folder
 from statpress.tasks.ledger.accounts import NOISY_CHECKS, Account, Charge, Status
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import (
+    MEASURES,
     ZERO_HASH,
     Body,
     Loss,
@@ -211,7 +212,7 @@ def terms_of(privacy: Privacy) -> dict[str, Any]:
 
 
 def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
-    """The fields of the charge entry."""
+    """The fields of the charge entry; of a series with the period that the data are of."""
     privacy = plan.privacy
     return {
         "dataset": release.config.dataset,
@@ -223,6 +224,7 @@ def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> di
         "n_records": privacy.n_records,
         "insecure_seed": seeded,
         "version": version("statpress"),
+        **({} if release.period is None else {"period": release.period_text}),
     }
 
 
@@ -234,12 +236,14 @@ _ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
 def read_account(account: Account, delta: Decimal | None = None) -> Reading:
     """The tightest (epsilon, delta) readings of an account's whole history.
 
+    Of an account with a design, of the largest loss of one person.
+
     Args:
         account: As the ledger replays it.
         delta: Of the reading; by default the registered limit of ``basic``, else 1e-8 or, where
             that is more, ten times the registered limit of the delta of rho.
     """
-    registered, spent = account.registration.body, account.spent
+    registered, spent = account.registration.body, account.spent_by_one(measures=MEASURES)
     if registered["policy"] == "basic":
         default, anchor = exact(registered["delta"]) or READING_DELTA, None
     else:
@@ -252,7 +256,7 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
         rho_delta=spent["rho_delta"],
         anchor=anchor,
         delta=delta or default,
-        divergences=_divergences(account),
+        divergences=[] if account.has_design else _divergences(account),
     )
 
 
