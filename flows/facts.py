@@ -365,7 +365,9 @@ def account_report(account: Account, reading: Reading, period: str | None = None
     if account.has_design:
         yield design_in_words(account)
     was = account.registration.body
-    size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
+    size = "of any size"
+    if "n_records" in was:
+        size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
     yield (
         f"Registered {was['created'][:10]}: {size}, {was['adjacency']}, "
         f"unit {was['unit']}{_of_several(was['unit_records'])}."
@@ -613,7 +615,9 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     """A plan as a table, with what its figures mean and what should be known before a run."""
     yield f"{release.config.title}\n"
     rows = [["protected", plan.privacy.words]]
-    rows.append(["made from", how_many(plan.privacy.n_units, plan.privacy.n_records)])
+    rows.append(
+        ["made from", how_many(plan.privacy.n_units, plan.privacy.n_records, plan.privacy.size)]
+    )
     for product in plan.products:
         rows += _product_rows(plan, product)
     if plan.gate is not None:

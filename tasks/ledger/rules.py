@@ -84,8 +84,9 @@ TERMS = ("adjacency", "unit", "unit_records", "n_records")
 
 def registration_fields(body: Body) -> frozenset[str]:
     """The fields of a registration, which depend on its policy and what else it states."""
-    stated = {"design", "max_looks", "max_refusals", "noisy_gates"} & body.keys()
-    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
+    stated = {"design", "max_looks", "max_refusals", "n_records", "noisy_gates"} & body.keys()
+    terms = {*TERMS} - {"n_records"}  # an account may be bound to no size
+    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *terms, *stated}
 
 
 def check_register(state: State, body: Body) -> None:
@@ -96,7 +97,7 @@ def check_register(state: State, body: Body) -> None:
     account = state.accounts.get(body["dataset"])
     if account:
         was = account.registration.body
-        terms = ", ".join(f"{name} {was[name]}" for name in TERMS)
+        terms = ", ".join(f"{name} {was[name]}" for name in TERMS if name in was)
         raise AlreadyRegisteredError(
             f"Registered at {was['created']}; now policy {account.policy} with"
             f" {account.limit}, {terms}.",
@@ -704,13 +705,14 @@ def check_charge(state: State, body: Body) -> None:
 
 
 def check_terms(account: Account, body: Body) -> None:
-    """Raise unless adjacency, unit and size are those of the registration.
+    """Raise unless adjacency, unit and size are those of the registration, as far as it has them.
 
     Raises:
         PolicyMismatchError: One of them is not.
     """
     was = account.registration.body
-    other = [f"{name} {body[name]} is not {was[name]}" for name in TERMS if body[name] != was[name]]
+    both = [name for name in TERMS if name in was and name in body]
+    other = [f"{name} {body[name]} is not {was[name]}" for name in both if body[name] != was[name]]
     if other:
         raise PolicyMismatchError(
             f"The charge differs from the registration: {', '.join(other)}.",

@@ -23,6 +23,7 @@ from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.data_package import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.products.answer_words import caveats
+from statpress.tasks.products.published_counts import size_stated
 from statpress.tasks.release.changes import change_of, check_definitions, shares_of_all
 from statpress.tasks.release.formulas import fitted
 from statpress.tasks.release.query import (
@@ -328,7 +329,7 @@ class Release:
             _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
             for _, own in frame.groupby(frame.columns[-1], sort=True)
         ]
-        share = len(frame) / len(fits) / int(stated["n_records"])
+        share = len(frame) / len(fits) / size_stated(stated)
         cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):
