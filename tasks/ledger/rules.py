@@ -742,12 +742,12 @@ class Balance:
     Attributes:
         account: Before the entry.
         loss: What is charged; below 0 where it is given back.
-        period: Of the charge.
+        period: Of the charge; None if it names none, which counts for everybody.
     """
 
     account: Account
     loss: Loss
-    period: str | None
+    period: str | None = None
 
     @property
     def spent(self) -> Loss:
