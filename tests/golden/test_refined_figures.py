@@ -41,7 +41,8 @@ def bundle(tmp_path: Path) -> Path:
             "unit_records": 1,
             "columns": [c["name"] for c in columns],
         }
-    statement = {"n_records": 10, "unit_records": 1, "products": products}
+    frame = {"adjacency": "replace_one", "n_records": 10, "unit_records": 1}
+    statement = frame | {"products": products}
     (folder / "privacy.json").write_text(json.dumps(statement))
     (folder / "datapackage.json").write_text(json.dumps({"resources": resources}))
     (folder / "config.yaml").write_text("")

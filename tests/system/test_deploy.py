@@ -87,8 +87,13 @@ def test_deploy_creates_pools_and_deployments(
     assert release["parameters"] == {"config": "/etc/statpress/release.yaml"}
     schema = release["parameter_openapi_schema"]
     assert schema["required"] == ["config"]
-    assert {name: each["type"] for name, each in schema["properties"].items()} == {
+    types = {
+        name: each.get("type") or [choice["type"] for choice in each["anyOf"]]
+        for name, each in schema["properties"].items()
+    }
+    assert types == {
         "config": "string", "while_undecided": "string",
+        "period": ["string", "null"], "again": "boolean",
     }  # fmt: skip
     assert schema["properties"]["while_undecided"]["default"] == "refuse"
     (schedule,) = release["schedules"]
