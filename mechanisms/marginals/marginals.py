@@ -52,6 +52,7 @@ from statpress.mechanisms.marginals.measurement import (
     release_marginals,
     scale_of,
 )
+from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import (
@@ -318,6 +319,7 @@ class Marginals:
         known: Public exact tables, which are not measured.
         target: Position of the column whose groups count more.
         copies: More sets of records that are published; 0 for none.
+        prior: What an earlier release says of the columns; the loss does not depend on it.
     """
 
     name: ClassVar[str] = "marginals"
@@ -344,6 +346,7 @@ class Marginals:
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
     target: int | None = None
     copies: int = 0
+    prior: Prior | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
@@ -454,6 +457,7 @@ class Marginals:
             rng=rng,
             known=self.known,
             target=self.target,
+            prior=self.prior,
             progress=progress,
         )
 
@@ -507,7 +511,7 @@ class Marginals:
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but the known totals."""
+        """The parameters, enough to rebuild all but the known totals and the prior."""
         pairs = dict(all_pairs(len(self.sizes)))
         beside = [each for each in self.groups if pairs.get(each[0]) != each[1]]
         whole = len(self.groups) - len(beside) == len(pairs)
@@ -525,6 +529,7 @@ class Marginals:
             **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
             **({"target": self.target} if self.target is not None else {}),
             **({"copies": self.copies} if self.copies else {}),
+            **({"prior": self.prior.seal} if self.prior is not None else {}),
         }
 
     @classmethod
