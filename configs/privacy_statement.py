@@ -56,11 +56,25 @@ class TradeOff(Part):
 
 
 class Lifetime(Part):
-    """What all releases of the dataset have spent, right after this one was charged."""
+    """What all releases of the dataset have spent, right after this one was charged.
+
+    Of an account with a design: what they may have cost one person who takes part in the period.
+    """
 
     dataset: str = Field(description="The account in the ledger.")
     policy: Literal["basic", "zcdp"] = Field(
         description="basic limits the sums of epsilon and delta, zcdp those of rho and rho_delta."
+    )
+    design: str | None = Field(
+        default=None,
+        description="In which periods a person takes part at most, such as 'any 8'; absent where "
+        "all charges add up.",
+    )
+    design_in_words: str | None = None
+    period: str | None = Field(
+        default=None,
+        description="That the data are of; absent where the release names none, which counts for "
+        "everybody.",
     )
     limit: dict[str, Amount] = Field(description="By measure of the policy.")
     spent_before: dict[str, Amount] = Field(description="Without this release, by measure.")

@@ -31,6 +31,7 @@ from statpress.tasks.release.foreseen import (
     warnings,
 )
 from statpress.tasks.release.run_places import (
+    design_in_words,
     looks_in_words,
     sources_in_words,
     unfinished_in_words,
@@ -55,7 +56,7 @@ _BAR = 40
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
-    from statpress.tasks.release.opened import caveats
+    from statpress.tasks.products.answer_words import caveats
     from statpress.tasks.release.query import TESTED
 
     columns, statistic = facts["columns"], facts["statistic"]
@@ -260,15 +261,18 @@ def timings_report(timings: dict[str, float]) -> Table:
     return table("Timings", ["step", "seconds"], [[k, f"{v:.2f}"] for k, v in timings.items()])
 
 
-def account_facts(account: Account, reading: Reading | None = None) -> dict[str, Any]:
-    """One account of the ledger."""
+def account_facts(
+    account: Account, reading: Reading | None = None, period: str | None = None
+) -> dict[str, Any]:
+    """One account of the ledger; what remains is for a period, by default the next one."""
     facts: dict[str, Any] = {
         "dataset": account.dataset,
         "policy": account.policy,
         "limit": loss_facts(account.limit),
         "spent": loss_facts(account.spent - account.reserved),
         "reserved": loss_facts(account.reserved),
-        "remaining": loss_facts(account.remaining),
+        "remaining": loss_facts(account.remaining_for(period or account.next_period)),
+        **(_design_facts(account, period) if account.has_design else {}),
         "registered": dict(account.registration.body),
         "amendments": [dict(entry.body) for entry in account.amendments],
         "approvers": list(account.approvers),
@@ -294,6 +298,21 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
     return facts
 
 
+def _design_facts(account: Account, period: str | None) -> dict[str, Any]:
+    """What an account with a design has besides; sums of periods by measure of the policy."""
+    amounts = account.by_period.amounts
+    return {
+        "design": account.design,
+        "design_in_words": account.panel.design.words,
+        "spent_by_one": loss_facts(account.spent_by_one()),
+        "remaining_for": period or account.next_period,
+        "periods": {
+            each: {m: canonical(amounts[m][each]) for m in account.limit.amounts}
+            for each in sorted(account.by_period.periods)
+        },
+    }
+
+
 def _in_order(entry: Entry) -> dict[str, Any]:
     return {**entry.body, "sequence": entry.sequence}
 
@@ -306,6 +325,7 @@ def charge_facts(charge: Charge) -> dict[str, Any]:
         "created": body["created"],
         "dataset": body["dataset"],
         "run_id": body["run_id"],
+        **({"period": charge.period} if charge.period else {}),
         **charge.loss.texts(),
         "status": str(charge.status),
         "published": charge.published,
@@ -317,19 +337,27 @@ def charge_facts(charge: Charge) -> dict[str, Any]:
     }
 
 
-def account_report(account: Account, reading: Reading) -> Iterator[Any]:
-    """The account as an odometer, with a bar per limited measure."""
-    reserved = account.reserved
+def account_report(account: Account, reading: Reading, period: str | None = None) -> Iterator[Any]:
+    """The account as an odometer, with a bar per limited measure.
+
+    What remains is for a period, by default the next one.
+    """
+    reserved, period = account.reserved, period or account.next_period
+    remaining, whole = account.remaining_for(period), account.spent_by_one()
     rows, bars = [], []
     for measure, limit in account.limit.amounts.items():
-        spent, kept = account.spent[measure] - reserved[measure], reserved[measure]
-        left = account.remaining[measure]
-        amounts = [canonical(amount) for amount in (limit, spent, kept, left)]
+        spent, kept, left = account.spent[measure], reserved[measure], remaining[measure]
+        by_one = [whole[measure]] if account.has_design else []
+        amounts = [canonical(amount) for amount in (limit, spent - kept, kept, *by_one, left)]
         rows.append([_WORDS.get(measure, measure), *amounts])
         bars.append(share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
     columns = ["", "limit", "spent", "reserved", "remaining"]
+    if account.has_design:
+        columns[2:] = ["spent", "reserved", "on one person", f"left for {period or 'a period'}"]
     yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
     yield from bars
+    if account.has_design:
+        yield design_in_words(account)
     was = account.registration.body
     size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
     yield (
@@ -353,7 +381,8 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     if account.reviewed:
         yield review_text(account)
     delta = canonical(reading.delta)
-    yield f"All charges together: epsilon {_rounded_spend(reading.adaptive)} at delta {delta}."
+    whose = "One person, at most" if account.has_design else "All charges together"
+    yield f"{whose}: epsilon {_rounded_spend(reading.adaptive)} at delta {delta}."
     if reading.fixed < reading.adaptive:
         yield (
             "  If no config depended on an earlier release: "
@@ -387,7 +416,8 @@ def history_report(charges: list[dict[str, Any]]) -> str:
         mark = "" if charge["publishable"] else " NOT PUBLISHABLE"
         lines += [
             f"{charge['sequence']:>6}  {charge['created']}  {charge['dataset']}  "
-            f"{charge['status']}{mark}  run {charge['run_id']}",
+            + (f"{charge['period']}  " if "period" in charge else "")
+            + f"{charge['status']}{mark}  run {charge['run_id']}",
             f"        epsilon {charge['epsilon']}, delta {charge['delta']}; rho {charge['rho']}, "
             f"delta {charge['rho_delta']}{'; ' + charge['bundle'] if charge['bundle'] else ''}",
         ]

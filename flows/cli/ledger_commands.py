@@ -251,6 +251,7 @@ def register(
     max_refusals: int | None = None,
     max_looks: int | None = None,
     noisy_gates: Annotated[bool, Parameter(negative="")] = False,
+    design: str | None = None,
     source: Sources = None,
     also_in: Sources = None,
     reason: str | None = None,
@@ -274,6 +275,9 @@ def register(
         max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
         max_looks: How often runs may look at the data before that; by default 60.
         noisy_gates: Refuse configs without 'gate: {noise: true}', whose checks are exact.
+        design: Of a panel, in which periods a person takes part at most: 'once', 'any 8',
+            '8 consecutive' or '8 within 16' periods of the calendar. The limits are then of one
+            person's loss; by default all charges add up.
         source: What the dataset is: a path or pattern of files, a URL, 'postgres:schema.table' or
             'spark:table'. May be given again. Other sources are refused before they are opened.
         also_in: An account that is about some of it too. May be given again.
@@ -283,6 +287,7 @@ def register(
     from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import register_dataset
+    from statpress.tasks.release.run_places import design_in_words
 
     neighbours, by_column = Adjacency(adjacency), (unit_column, max_records, n_units)
     if n_records is not None and by_column == (None, None, None):
@@ -299,6 +304,7 @@ def register(
         )
     limits = _limits(policy, epsilon, delta, rho)
     limits |= {"max_refusals": max_refusals, "max_looks": max_looks, "noisy_gates": noisy_gates}
+    limits |= {"design": design}
     limits |= {"sources": _names(source), "also_in": also_in or (), "reason": reason}
     account = register_dataset(home_of(home), dataset, frame, policy=policy, **limits)
     return Result(
@@ -307,7 +313,10 @@ def register(
             "entry": account.registration.hash,
             **reports.account_facts(account),
         },
-        report=lambda: f"Registered {dataset} under {policy}: {account.limit}.",
+        report=lambda: (
+            f"Registered {dataset} under {policy}: {account.limit}.",
+            *[design_in_words(account)] * account.has_design,
+        ),
     )
 
 
@@ -318,6 +327,7 @@ def amend(
     epsilon: str | None = None,
     delta: str | None = None,
     rho: str | None = None,
+    design: str | None = None,
     source: Sources = None,
     also_in: Sources = None,
     reopen: Annotated[bool, Parameter(negative="")] = False,
@@ -326,7 +336,7 @@ def amend(
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
-    """Put another limit or policy in force, name the sources, or let runs look at the data again.
+    """Put another limit, policy or design in force, name the sources, or let runs look again.
 
     Old and new limits stay in the chain, and so do the runs that gates stopped.
 
@@ -336,18 +346,21 @@ def amend(
         epsilon: The new limit; what is not given stays as it is.
         delta: The new limit.
         rho: The new limit, under 'zcdp'.
+        design: The new design, as for 'register', or 'lifetime' for none. It is one of all periods,
+            and who took part in earlier ones may go on as the earlier design says.
         source: What the dataset is, as for 'register'; all patterns anew.
         also_in: An account that is about some of it too.
         reopen: Count anew how often runs looked at the data and gates stopped them; as many as
             the limits close the dataset.
         key: PEM file of an approver's private key, where there are approvers.
-        reason: Needed to raise a limit, to change policy or sources, and to reopen without a key.
+        reason: Needed to raise a limit, to change policy, design or sources, and to reopen without
+            a key.
     """
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import open_ledger
 
-    if sum(map(bool, (any((policy, epsilon, delta, rho)), source, reopen))) > 1:
+    if sum(map(bool, (any((policy, epsilon, delta, rho, design)), source, reopen))) > 1:
         raise ConfigError(
             "Limits, sources and reopening are amended one at a time.",
             where="ledger amend",
@@ -363,7 +376,7 @@ def amend(
             entry = ledger.bind(dataset=dataset, sources=names, also_in=also_in or (), **why)
         else:
             given = _limits(policy or was.policy, epsilon, delta, rho)
-            entry = ledger.amend(dataset=dataset, policy=policy, **why, **given)
+            entry = ledger.amend(dataset=dataset, policy=policy, design=design, **why, **given)
         account = ledger.account(dataset)
 
     def report() -> str:
@@ -374,9 +387,11 @@ def amend(
             )
         if source:
             return f"{dataset} is about {', '.join(account.sources)}."
-        return (
-            f"{dataset}: {was.policy} with {was.limit}\n  now {account.policy} with {account.limit}"
+        before, now = (
+            f"{each.policy} with {each.limit}" + f", design '{each.design}'" * (design is not None)
+            for each in (was, account)
         )
+        return f"{dataset}: {before}\n  now {now}"
 
     return Result(
         json=json,
@@ -396,6 +411,7 @@ def show_ledger(
     dataset: str | None = None,
     *,
     delta: str | None = None,
+    period: str | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -404,12 +420,17 @@ def show_ledger(
     Args:
         dataset: One account; by default all.
         delta: Of the (epsilon, delta) reading; by default the registered one, or 1e-8.
+        period: For which an account with a design says what is left; by default the one after the
+            last that was charged.
     """
     from statpress.flows import facts as reports
+    from statpress.tasks.ledger.entries import check_field
     from statpress.tasks.ledger.home_ledger import open_ledger
     from statpress.tasks.release.ledger_check import read_account
 
     at = _delta(delta)
+    if period is not None:
+        check_field("period", period)
     with open_ledger(home_of(home)) as ledger:
         accounts = [ledger.account(dataset)] if dataset else list(ledger.state().accounts.values())
     readings = [read_account(account, at) for account in accounts]
@@ -419,11 +440,11 @@ def show_ledger(
         if not pairs:
             yield "No accounts."
         for pair in pairs:
-            yield from reports.account_report(*pair)
+            yield from reports.account_report(*pair, period)
 
     return Result(
         json=json,
-        facts=lambda: {"accounts": [reports.account_facts(*pair) for pair in pairs]},
+        facts=lambda: {"accounts": [reports.account_facts(*pair, period) for pair in pairs]},
         report=report,
     )
 

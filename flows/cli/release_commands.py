@@ -134,7 +134,7 @@ def plan(
     from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
-    from statpress.tasks.release.run_places import sources_in_words
+    from statpress.tasks.release.run_places import design_in_words, sources_in_words
 
     if html is not None:
         from statpress.tasks.release.plan_page import check_page
@@ -168,10 +168,15 @@ def plan(
     def facts() -> dict[str, Any]:
         compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
         stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
-        return reports.plan_facts(order.release, planned, remaining) | stops | compared | written
+        said = reports.plan_facts(order.release, planned, remaining)
+        if account is not None and account.has_design:
+            said |= {"design": account.design, "design_in_words": account.panel.design.words}
+        return said | stops | compared | written
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, planned, remaining)
+        if account is not None and account.has_design:
+            yield design_in_words(account)
         if looks is not None:
             yield f"Looks at the data that are left before it has to be reopened: {looks}."
         if account is not None and not account.sources:
@@ -339,9 +344,9 @@ def outcome_result(
         facts: More facts.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.home_ledger import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_after
 
-    remaining = remaining_budget(context.home, outcome.dataset)
+    remaining = remaining_after(context.home, outcome.dataset, outcome.run_id)
     spent = None
     if planned is not None:
         total = time.perf_counter() - started

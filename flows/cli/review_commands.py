@@ -107,12 +107,12 @@ def publish(
     from statpress.flows import facts as reports
     from statpress.flows.runner import plain_context, run_publication
     from statpress.flows.terminal import Progress
-    from statpress.tasks.ledger.home_ledger import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_after
 
     with Progress(shown=not json) as progress:
         context = plain_context(home_of(home), orchestrated=not no_orchestrator, listener=progress)
         outcome = run_publication(context, run_id)
-    remaining = remaining_budget(context.home, outcome.dataset)
+    remaining = remaining_after(context.home, outcome.dataset, outcome.run_id)
     return Result(
         json=json,
         facts=lambda: reports.outcome_facts(outcome, remaining, None),

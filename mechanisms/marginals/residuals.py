@@ -46,6 +46,8 @@ from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 GRID = 2**20
 """Grid steps to a count."""
+NOT_TOGETHER = "No measured table holds these columns together."
+"""What is said where there is no answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +173,7 @@ class Residuals:
 
     def _check(self, part: Group) -> None:
         if part not in self.values:
-            raise NotMeasuredError("No measured table holds these columns together.")
+            raise NotMeasuredError(NOT_TOGETHER)
 
     def _cells_without(self, group: Group, part: Group) -> int:
         return math.prod(self.sizes[column] for column in group if column not in part)

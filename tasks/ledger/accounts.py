@@ -15,6 +15,10 @@ depends on what earlier releases showed:
   approximate form Whitehouse, Ramdas, Rogers and Wu 2023, arXiv 2203.05481, "Fully adaptive
   composition in differential privacy", Theorem 1).
 
+An account with a *design* (``mechanisms.accounting.panel_design``, which has the proof) is of a
+panel: the filter keeps the charges of every set of periods in which a person may take part within
+the limit, and those that name no period count in every set.
+
 They hold for a limit that is fixed beforehand. A limit that is raised, or a policy that is changed,
 after looking at releases is a new promise; the chain keeps its reason.
 
@@ -25,14 +29,20 @@ one to the other and nothing has to be guessed.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from statpress.mechanisms.accounting.panel_design import (
+    LIFETIME,
+    Panel,
+    period_at,
+    place_in_time,
+)
 from statpress.mechanisms.errors import LedgerError, UnregisteredDatasetError
-from statpress.tasks.ledger.entries import ZERO_HASH, Body, Entry, Loss
+from statpress.tasks.ledger.entries import MEASURES, ZERO_HASH, Body, Entry, Loss
 
 POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
 
@@ -167,6 +177,11 @@ class Charge:
         return Loss.of(self.entry.body)
 
     @property
+    def period(self) -> str | None:
+        """The period that its data are of; None if they are of none, or of several."""
+        return self.entry.body.get("period")
+
+    @property
     def status(self) -> Status:
         """How far the run has come."""
         if "publish" in self.later:
@@ -200,6 +215,50 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodSums:
+    """The charges that name a period and are not void, added up.
+
+    Attributes:
+        total: Of all periods.
+        amounts: By measure and period; a period whose charges are all void is left out.
+    """
+
+    total: Loss = field(default_factory=Loss.nothing)
+    amounts: Mapping[str, Mapping[str, Decimal]] = field(
+        default_factory=lambda: {measure: {} for measure in MEASURES}
+    )
+    _largest: dict[tuple[Panel, str | None, str], Decimal] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def plus(self, period: str, loss: Loss) -> PeriodSums:
+        """These sums with one more loss of a period, which is below 0 where one is given back."""
+        total = (
+            Loss({m: by[period] for m, by in self.amounts.items()})
+            if period in self.periods
+            else None
+        )
+        changed = (total or Loss.nothing()) + loss
+        amounts = {m: {**by, period: changed[m]} for m, by in self.amounts.items()}
+        if not any(changed.amounts.values()):
+            for by in amounts.values():
+                del by[period]
+        return PeriodSums(self.total + loss, amounts)
+
+    def largest(self, panel: Panel, period: str | None, measure: str) -> Decimal:
+        """As of ``Panel.largest``, computed once."""
+        key = panel, period, measure
+        if key not in self._largest:
+            self._largest[key] = panel.largest(self.amounts[measure], period)
+        return self._largest[key]
+
+    @property
+    def periods(self) -> Collection[str]:
+        """The periods, in any order."""
+        return self.amounts[MEASURES[0]].keys()
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """The budget of one dataset and its charges by run, in order.
 
@@ -208,6 +267,8 @@ class Account:
         policy: The policy in force.
         limit: The limit in force, in the policy's measures.
         spent: Sum of all charges that are not void, in every measure.
+        panel: The design in force, with those before.
+        by_period: The part of ``spent`` that names a period.
         charges: By run, in order.
         amendments: Entries that changed policy or limit, in order.
         review: The last entry that set who approves its releases.
@@ -222,6 +283,8 @@ class Account:
     policy: str
     limit: Loss
     spent: Loss = field(default_factory=Loss.nothing)
+    panel: Panel = field(default_factory=Panel)
+    by_period: PeriodSums = field(default_factory=PeriodSums)
     charges: dict[str, Charge] = field(default_factory=dict)
     amendments: tuple[Entry, ...] = ()
     review: Entry | None = None
@@ -310,16 +373,66 @@ class Account:
         return str(self.registration.body["dataset"])
 
     @property
+    def design(self) -> str:
+        """The design in force, as it is registered."""
+        return str(self.panel.design)
+
+    @property
+    def has_design(self) -> bool:
+        """Whether not all of its charges add up, because nobody takes part in every period."""
+        return self.panel.design != LIFETIME
+
+    @property
+    def last_period(self) -> str | None:
+        """The last period that was charged; None if none was."""
+        return max(self.by_period.periods, default=None)
+
+    @property
+    def next_period(self) -> str | None:
+        """The period after the last that was charged; None if none was."""
+        if self.last_period is None:
+            return None
+        length, number = place_in_time(self.last_period)
+        return period_at(length, number + 1)
+
+    def spent_by_one(
+        self, period: str | None = None, measures: Iterable[str] | None = None
+    ) -> Loss:
+        """The largest loss of one person, of all charges or of those who take part in a period.
+
+        Args:
+            period: One in which the person takes part.
+            measures: By default the policy's. Each has its largest loss by itself.
+        """
+        spent = self.spent.within(measures or self.limit.amounts)
+        if not self.has_design:
+            return spent
+        sums, every = self.by_period, spent - self.by_period.total
+        return every + Loss({m: sums.largest(self.panel, period, m) for m in spent.amounts})
+
+    def remaining_for(self, period: str | None) -> Loss:
+        """What a charge may spend that is for a period, or that names none."""
+        return self.limit - self.spent_by_one(period)
+
+    @property
     def remaining(self) -> Loss:
-        """What later charges may still spend, in the policy's measures."""
-        return self.limit - self.spent
+        """What later charges may still spend, in the policy's measures.
+
+        Of an account with a design, for the period after the last that was charged.
+        """
+        return self.remaining_for(self.next_period)
 
     @property
     def remaining_share(self) -> Decimal:
-        """What is left of the limit, between 0 and 1, in the measure that has the least left."""
+        """What is left of the limit, between 0 and 1, in the measure that has the least left.
+
+        Of an account with a design, what the next period may spend of an even part of the limit.
+        """
+        parts = self.panel.design.most if self.has_design else 1
+        remaining = self.remaining
         return min(
             (
-                min(Decimal(1), max(Decimal(0), self.remaining[measure] / limit))
+                min(Decimal(1), max(Decimal(0), remaining[measure] * parts / limit))
                 for measure, limit in self.limit.amounts.items()
                 if limit
             ),

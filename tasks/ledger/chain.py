@@ -16,6 +16,7 @@ entries, taken from a reading of all of them in order.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -24,9 +25,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
-from statpress.tasks.ledger.accounts import Charge, State
+from statpress.tasks.ledger.accounts import Charge, PeriodSums, State
 from statpress.tasks.ledger.entries import ZERO_HASH, Body, Entry, Loss, entry_hash, text_hash
-from statpress.tasks.ledger.rules import RULES, check_open
+from statpress.tasks.ledger.rules import BALANCE_FIELDS, RULES, check_open
 
 Recompute = Callable[[Body], Loss]
 
@@ -46,7 +47,7 @@ def next_entry(state: State, kind: str, body: Body) -> Entry:
     rule = RULES[kind]
     rule.check(state, body)
     if rule.balance:
-        body = {**body, "spent": rule.balance(state, body).texts()}
+        body = {**body, **rule.balance(state, body).stated}
     sequence, previous = state.next_sequence, state.head
     return Entry(sequence, kind, body, previous, entry_hash(sequence, kind, body, previous))
 
@@ -92,11 +93,11 @@ def _broken_rule(state: State, entry: Entry) -> str:
     if not rule.balance:
         rule.check(state, body)
         return ""
-    given = {name: value for name, value in body.items() if name != "spent"}
+    given = {name: value for name, value in body.items() if name not in BALANCE_FIELDS}
     rule.check(state, given)
-    balance = rule.balance(state, given).texts()
-    if body.get("spent") != balance:
-        return f"The entry states another balance than {', '.join(balance.values())}."
+    balance = rule.balance(state, given).stated
+    if body != given | balance:
+        return f"The entry states another balance than {', '.join(balance['spent'].values())}."
     return ""
 
 
@@ -109,7 +110,13 @@ def _broken(flaw: str, sequence: int) -> LedgerIntegrityError:
     return LedgerIntegrityError(flaw, sequence=sequence, where=f"entry {sequence}")
 
 
-def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) -> State:
+def resume(
+    rows: Iterable[Entry],
+    *,
+    dataset: str | None,
+    run_id: str | None,
+    by_period: PeriodSums | None = None,
+) -> State:
     """The part of the state that an act on one dataset and run can depend on.
 
     Args:
@@ -117,6 +124,7 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
             run, and the last of the ledger.
         dataset: The dataset of the act; None for an act on the whole ledger.
         run_id: The run of the act, if it has one.
+        by_period: The dataset's charges by period, as ``Positions`` keeps them.
 
     Raises:
         LedgerIntegrityError: A row does not agree with its own hash, or does not fit.
@@ -140,6 +148,8 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
         except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
             raise _broken("The entry does not fit those before it.", entry.sequence) from None
         draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
+    if by_period is not None and dataset in draft.accounts:
+        draft.change_account(dataset, by_period=by_period)
     return draft
 
 
@@ -204,6 +214,8 @@ class Positions:
     _every: dict[str, list[int]] = field(default_factory=dict)
     _last: dict[str, dict[str, int]] = field(default_factory=dict)
     _runs: dict[str, list[int]] = field(default_factory=dict)
+    _sums: dict[str, PeriodSums] = field(default_factory=dict)
+    _charged: dict[str, tuple[str, Loss]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def extend(self, rows: Iterable[StoredRow]) -> None:
@@ -212,11 +224,12 @@ class Positions:
             with self._lock:
                 if type(row.sequence) is int and row.sequence <= self.length:
                     continue
-                flaw = self._flaw(row)
-                if flaw:
-                    place = self.length + 1
-                    raise LedgerIntegrityError(flaw, sequence=place, where=f"entry {place}")
-                self._keep(row.sequence, row.kind, row.hash, row.dataset, row.run_id)
+                flaw, body = self._read(row)
+                with contextlib.suppress(StatpressError, LookupError, TypeError):
+                    if not flaw:
+                        self._keep(row.sequence, row.kind, row.hash, body)
+                        continue
+                raise _broken(flaw or "The entry is not in its form.", self.length + 1)
 
     def watch(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Pass entries on to whoever checks them; those that were passed count as read."""
@@ -228,8 +241,7 @@ class Positions:
         """Count an entry as read that was checked, if it is the next one."""
         with self._lock:
             if entry.sequence == self.length + 1:
-                names = (entry.body.get("dataset"), entry.body.get("run_id"))
-                self._keep(entry.sequence, entry.kind, entry.hash, *names)
+                self._keep(entry.sequence, entry.kind, entry.hash, entry.body)
 
     def relevant(self, dataset: str | None, run_id: str | None) -> set[int]:
         """The sequences of the entries that ``chain.resume`` needs for an act."""
@@ -241,28 +253,37 @@ class Positions:
             sequences.update(self._runs.get(run_id, ()))
         return sequences
 
-    def _flaw(self, row: StoredRow) -> str:
-        """What is wrong with the row as the next one, or nothing."""
+    def by_period(self, dataset: str | None) -> PeriodSums:
+        """A dataset's charges by period, as far as entries were read."""
+        return self._sums.get(dataset or "", PeriodSums())
+
+    def _read(self, row: StoredRow) -> tuple[str, Body]:
+        """What is wrong with the row as the next one, or nothing; and its body."""
         if type(row.sequence) is not int or row.sequence != self.length + 1:
-            return f"An entry numbered {row.sequence!r} stands where {self.length + 1} belongs."
+            return f"An entry numbered {row.sequence!r} stands where {self.length + 1} belongs.", {}
         if not all(isinstance(text, str) for text in (row.kind, row.body, row.previous, row.hash)):
-            return "The entry is not in the form it was written in."
+            return "The entry is not in the form it was written in.", {}
         if row.previous != self.head:
-            return "The entry does not continue the hash of the one before."
+            return "The entry does not continue the hash of the one before.", {}
         if row.hash != text_hash(row.sequence, row.kind, row.body, row.previous):
-            return "The entry does not agree with its own hash."
+            return "The entry does not agree with its own hash.", {}
         if row.kind not in RULES:
-            return f"The entry is of the unknown kind {row.kind!r}."
+            return f"The entry is of the unknown kind {row.kind!r}.", {}
         body = json.loads(row.body)
         for name, value in (("dataset", row.dataset), ("run_id", row.run_id)):
             if body.get(name) != value:
-                return f"The column {name} does not agree with the entry."
-        return ""
+                return f"The column {name} does not agree with the entry.", {}
+        return "", body
 
-    def _keep(
-        self, sequence: int, kind: str, hash_: str, dataset: str | None, run_id: str | None
-    ) -> None:
-        rule = RULES[kind]
+    def _keep(self, sequence: int, kind: str, hash_: str, body: Body) -> None:
+        rule, dataset, run_id = RULES[kind], body.get("dataset"), body.get("run_id")
+        if kind == "charge" and "period" in body:
+            period, loss = self._charged[body["run_id"]] = body["period"], Loss.of(body)
+            self._sums[body["dataset"]] = self.by_period(dataset).plus(period, loss)
+        elif kind == "void" and run_id in self._charged:
+            period, loss = self._charged[body["run_id"]]
+            given_back = Loss.nothing() - loss
+            self._sums[body["dataset"]] = self.by_period(dataset).plus(period, given_back)
         if dataset is not None and rule.lasting == "every":
             self._every.setdefault(dataset, []).append(sequence)
         if dataset is not None and rule.lasting == "last":

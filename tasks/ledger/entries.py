@@ -23,6 +23,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from statpress.mechanisms.accounting.panel_design import Design, place_in_time
 from statpress.mechanisms.errors import (
     AmountError,
     LedgerError,
@@ -95,9 +96,9 @@ class Loss:
         return cls({measure: exact(body[measure], where=measure) for measure in measures})
 
     @classmethod
-    def sums(cls, texts: Mapping[str, str]) -> Loss:
+    def sums(cls, texts: Mapping[str, str], measures: Iterable[str] = MEASURES) -> Loss:
         """The sums that ``texts`` wrote, which may be longer than any single amount."""
-        return cls({measure: _EXACT.create_decimal(texts[measure]) for measure in MEASURES})
+        return cls({measure: _EXACT.create_decimal(texts[measure]) for measure in measures})
 
     @classmethod
     def nothing(cls) -> Loss:
@@ -243,6 +244,8 @@ def check_field(name: str, value: object) -> None:
         if name.endswith("delta") and exact(value) >= 1:
             raise AmountError("A delta must be below 1.", where=name)
         return
+    if name in {"reason", "last_period"} and value is None:
+        return
     if name in _COUNTS:
         least = 0 if name == "open_looks" else 1
         if type(value) is not int or not least <= value < 2**63:
@@ -257,6 +260,11 @@ def check_field(name: str, value: object) -> None:
         usable = isinstance(value, str) and re.fullmatch(pattern, value) is not None
     elif name in {"insecure_seed", "new_form", "noisy_gates", "passed", "sign_terms", "unsigned"}:
         usable, form = isinstance(value, bool), "true or false"
+    elif name in _READERS:
+        reads, form = _READERS[name]
+        usable = False
+        with contextlib.suppress(ValueError):
+            usable = isinstance(value, str) and reads(value)
     elif name == "mechanisms":
         usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)
         form = "a list of objects, one for each mechanism"
@@ -264,14 +272,27 @@ def check_field(name: str, value: object) -> None:
         usable, form = _are_keys(value), "at most 100 different public keys, in ascending order"
     elif name in {"also_in", "forms", "sources"}:
         usable, form = _are_lines(value), "at most 1,000 different lines of text, in order"
-    elif name == "reason" and value is None:
-        return
     else:
         longest = _LONGEST.get(name, 200)
         usable = isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
         form = f"printable text of 1 to {longest} characters"
     if not usable:
         raise _unusable(name, form)
+
+
+_IS_PERIOD = (
+    lambda text: bool(place_in_time(text)),
+    "a year, quarter, month or week, such as 2026, 2026-Q3, 2026-10 or 2026-W05",
+)
+_READERS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "design": (
+        lambda text: str(Design.parse(text)) == text,
+        "'once', 'any 8', '8 consecutive', '8 within 16' or 'lifetime'",
+    ),
+    "period": _IS_PERIOD,
+    "last_period": _IS_PERIOD,
+}
+"""By field, whether a text is one, raising ``ValueError`` where it is none; and its form."""
 
 
 def _are_lines(value: object) -> bool:

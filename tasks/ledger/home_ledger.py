@@ -268,10 +268,22 @@ def register_dataset(
         return ledger.account(dataset)
 
 
-def remaining_budget(home: Home, dataset: str) -> Loss | None:
-    """What the ledger still grants a dataset; None without a ledger or an account."""
+def remaining_budget(home: Home, dataset: str, period: str | None = None) -> Loss | None:
+    """What the ledger still grants a release of a period, or of none.
+
+    None without a ledger or an account.
+    """
     account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
-    return account.remaining if account else None
+    return account.remaining_for(period) if account else None
+
+
+def remaining_after(home: Home, dataset: str, run_id: str) -> Loss | None:
+    """What the ledger still grants the period that a run was charged to."""
+    account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
+    if account is None:
+        return None
+    charge = account.charges.get(run_id)
+    return account.remaining_for(charge.period if charge else None)
 
 
 def standing_charges(account: Account | None) -> list[Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection
 
+from statpress.mechanisms.accounting.panel_design import Design
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
 from statpress.tasks.ledger import tables
 from statpress.tasks.ledger.accounts import (
@@ -370,7 +371,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 any more, an entry does not hold, or an index hides one.
         """
         rows = tables.relevant(connection, self.positions, dataset=dataset, run_id=run_id)
-        return resume(rows, dataset=dataset, run_id=run_id)
+        by_period = self.positions.by_period(dataset)
+        return resume(rows, dataset=dataset, run_id=run_id, by_period=by_period)
 
     def register(
         self,
@@ -384,6 +386,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         max_refusals: int | None = None,
         max_looks: int | None = None,
         noisy_gates: bool = False,
+        design: str | None = None,
         **limits: object,
     ) -> Entry:
         """Open an account with limits that no sum of charges may pass.
@@ -399,6 +402,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 by default 20.
             max_looks: How many looks may count before that; by default 60.
             noisy_gates: Whether only runs with noisy gates may look at the data.
+            design: In which periods a person takes part at most
+                (``mechanisms.accounting.panel_design``); by default all charges add up.
             limits: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
 
         Raises:
@@ -412,6 +417,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         counts = {"max_refusals": max_refusals, "max_looks": max_looks}
         body |= {name: number for name, number in counts.items() if number is not None}
         body |= {"noisy_gates": True} if noisy_gates else {}
+        body |= {"design": design_text(design)} if design is not None else {}
         return self.append("register", body | _limits(policy, limits))
 
     def amend(
@@ -419,16 +425,18 @@ class Ledger(AbstractContextManager["Ledger"]):
         *,
         dataset: str,
         policy: str | None = None,
+        design: str | None = None,
         reason: str | None = None,
         key: Ed25519PrivateKey | None = None,
         **limits: object,
     ) -> Entry:
-        """Put another policy or limit in force; the old one stays in the chain.
+        """Put another policy, limit or design in force; the old one stays in the chain.
 
         Args:
             dataset: Name of the account.
             policy: ``basic`` or ``zcdp``; by default the one in force.
-            reason: Needed to raise a limit or to change the policy.
+            design: As in ``register``; by default the one in force. It carries every charge over.
+            reason: Needed to raise a limit or to change the policy or the design.
             key: Of an approver in force, where there are any.
             limits: As in ``register``; under the policy in force, what is not given
                 stays as it is at that moment.
@@ -442,7 +450,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             account = state.account_of(dataset)
             chosen = policy or account.policy
             kept = account.limit.texts() if chosen == account.policy else {}
-            terms = {"policy": chosen, **_limits(chosen, kept | limits)}
+            terms: Body = {"policy": chosen, **_limits(chosen, kept | limits)}
+            if design is not None:
+                terms |= {"design": design_text(design), "last_period": account.last_period}
             if key is None:
                 return terms
             return terms | _signed(key, amendment_statement(account, given | terms))
@@ -520,11 +530,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         n_records: int,
         insecure_seed: bool,
         version: str,
+        period: str | None = None,
     ) -> Entry:
         """Reserve and spend budget for a run; once this returns, it is on disk for good.
 
         The same call again returns the entry that is there, so that a caller who
-        does not know whether the first attempt came through may repeat it.
+        does not know whether the first attempt came through may repeat it. ``period`` is the one
+        that the data are of; under a design, a charge without one counts for everybody.
 
         Raises:
             BudgetError: The budget forbids it; nothing was written.
@@ -544,6 +556,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             "n_records": n_records,
             "insecure_seed": insecure_seed,
             "version": version,
+            **({} if period is None else {"period": period}),
         }
         return self.append("charge", body)
 
@@ -811,6 +824,24 @@ class Ledger(AbstractContextManager["Ledger"]):
 def _signed(key: Ed25519PrivateKey, statement: list[object]) -> dict[str, str]:
     """The fields of a body that say who signed a statement, and how."""
     return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
+
+
+def design_text(text: str) -> str:
+    """The text that a design is registered by.
+
+    Raises:
+        LedgerError: It names none.
+    """
+    try:
+        return str(Design.parse(text))
+    except ValueError as error:
+        flaw = str(error)
+    raise LedgerError(
+        f"The design {text[:60]!r} {flaw}.",
+        where="design",
+        next_step="Say in how many periods a person takes part at most, by public design: 'any 8',"
+        " '8 consecutive' or '8 within 16' periods of the calendar, 'once', or 'lifetime' for all.",
+    )
 
 
 def _limits(policy: str, limits: dict[str, object]) -> dict[str, str]:

@@ -32,6 +32,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
+from statpress.mechanisms.accounting.panel_design import Design, Panel, place_in_time
 from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
@@ -44,6 +45,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.ledger.accounts import (
     Account,
     Charge,
+    PeriodSums,
     State,
     Status,
     gates_of,
@@ -69,6 +71,9 @@ OF_DATASET = frozenset({"dataset", "created"})
 OF_RUN = OF_DATASET | {"run_id"}
 """Fields of every entry about a run."""
 
+OF_DESIGN = frozenset({"design", "last_period"})
+"""Fields of an amendment that changes the design: the new one, and the last period charged."""
+
 BY_KEY = frozenset({"public_key", "signature"})
 """Fields of an entry that someone signed."""
 
@@ -78,7 +83,7 @@ TERMS = ("adjacency", "unit", "unit_records", "n_records")
 
 def registration_fields(body: Body) -> frozenset[str]:
     """The fields of a registration, which depend on its policy and what else it states."""
-    stated = {"max_looks", "max_refusals", "noisy_gates"} & body.keys()
+    stated = {"design", "max_looks", "max_refusals", "noisy_gates"} & body.keys()
     return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
 
 
@@ -101,7 +106,8 @@ def check_register(state: State, body: Body) -> None:
 def open_account(draft: State, entry: Entry) -> None:
     """The effect of a registration."""
     body = entry.body
-    draft.accounts[body["dataset"]] = Account(entry, body["policy"], limit_of(body))
+    panel = Panel(Design.parse(body.get("design", "lifetime")))
+    draft.accounts[body["dataset"]] = Account(entry, body["policy"], limit_of(body), panel=panel)
 
 
 def signed_fields(fields: frozenset[str], body: Body) -> frozenset[str]:
@@ -110,16 +116,24 @@ def signed_fields(fields: frozenset[str], body: Body) -> frozenset[str]:
 
 
 def amendment_fields(body: Body) -> frozenset[str]:
-    """The fields of an amendment, which depend on its policy."""
+    """The fields of an amendment, which depend on its policy; with a design, those of that."""
     fields = OF_DATASET | {"policy", "reason", *measures_of(body.get("policy"))}
-    return signed_fields(fields, body)
+    return signed_fields(fields | (OF_DESIGN if "design" in body else frozenset()), body)
 
 
 def amendment_statement(account: Account, body: Body) -> list[object]:
-    """What an approver signs to change limit or policy; it holds once, after the one in force."""
+    """What an approver signs to change limit, policy or design; it holds once, after the last."""
     before = (account.amendments or (account.registration,))[-1].hash
-    names = ("dataset", "policy", *measures_of(body["policy"]), "reason", "created")
+    names = ["dataset", "policy", *measures_of(body["policy"]), "reason", "created"]
+    names += sorted(OF_DESIGN & body.keys())
     return ["statpress amendment", *(body[name] for name in names), before]
+
+
+def panel_after(account: Account, body: Body) -> Panel:
+    """The panel of an account once an amendment is in force."""
+    if "design" not in body:
+        return account.panel
+    return account.panel.followed_by(Design.parse(body["design"]), body["last_period"])
 
 
 def check_signer(account: Account, body: Body, statement: list[object], where: str = "") -> None:
@@ -146,18 +160,22 @@ def check_signer(account: Account, body: Body, statement: list[object], where: s
 
 
 def check_amend(state: State, body: Body) -> None:
-    """Raise unless the body changes policy or limit, with a reason if it allows more."""
+    """Raise unless the body changes policy, limit or design, with a reason if it allows more."""
     account, limit = state.account_of(body["dataset"]), limit_of(body)
-    same_policy = body["policy"] == account.policy
+    after = replace(account, panel=panel_after(account, body))
+    spent = after.spent_by_one(measures=limit.amounts)
+    same = body["policy"] == account.policy and after.design == account.design
     flaw, step = "", ""
-    if same_policy and limit == account.limit:
-        flaw, step = "This is the policy in force.", "Give another limit."
-    elif not limit.covers(account.spent):
-        flaw = f"Spent is {account.spent.within(limit.amounts)} already."
+    if same and limit == account.limit:
+        flaw, step = "This is in force already.", "Give another limit, policy or design."
+    elif not limit.covers(spent):
+        flaw = f"Spent is {spent} already."
         step = "Give a limit of at least what is spent."
-    elif body["reason"] is None and not (same_policy and account.limit.covers(limit)):
-        flaw = "Raising a limit, or changing the policy, needs a reason."
+    elif body["reason"] is None and not (same and account.limit.covers(limit)):
+        flaw = "Raising a limit, or changing the policy or the design, needs a reason."
         step = "Give the reason, which stays in the ledger, with --reason."
+    elif body.get("last_period") != (account.last_period if "design" in body else None):
+        flaw, step = "It states another last period.", "Amend the account anew."
     if flaw:
         raise LedgerError(flaw, where=f"dataset {account.dataset!r}", next_step=step)
     check_signer(account, body, amendment_statement(account, body))
@@ -240,11 +258,15 @@ def check_source(state: State, dataset: str, source: str) -> None:
 
 
 def amend_account(draft: State, entry: Entry) -> None:
-    """The effect of an amendment: another policy or limit is in force."""
+    """The effect of an amendment: another policy, limit or design is in force."""
     body = entry.body
-    amendments = (*draft.account_of(body["dataset"]).amendments, entry)
+    account = draft.account_of(body["dataset"])
     draft.change_account(
-        body["dataset"], policy=body["policy"], limit=limit_of(body), amendments=amendments
+        body["dataset"],
+        policy=body["policy"],
+        limit=limit_of(body),
+        panel=panel_after(account, body),
+        amendments=(*account.amendments, entry),
     )
 
 
@@ -645,11 +667,16 @@ def reopen_account(draft: State, entry: Entry) -> None:
 
 CHARGE_FIELDS = OF_RUN | {*MEASURES, *TERMS}
 CHARGE_FIELDS |= {"mechanisms", "config_sha256", "insecure_seed", "version"}
-_SET_WHEN_WRITTEN = {
-    "created",
-    "open_looks",
-    "spent",
-} | BY_KEY  # no part of what a repetition repeats
+BALANCE_FIELDS = frozenset({"spent", "design", "spent_by_one"})
+"""What an entry that moves a balance states of it; the last two where a design is in force."""
+
+_SET_WHEN_WRITTEN = BY_KEY | BALANCE_FIELDS | {"created", "open_looks"}
+"""No part of what a repetition repeats."""
+
+
+def fields_of_charge(body: Body) -> frozenset[str]:
+    """The fields of a charge, with the period that its data are of, if they are of one."""
+    return CHARGE_FIELDS | {"period"} & body.keys()
 
 
 def check_charge(state: State, body: Body) -> None:
@@ -662,11 +689,13 @@ def check_charge(state: State, body: Body) -> None:
     place = f"dataset {account.dataset!r}"
     if account.noisy_gates and gates_of(body) == "exact":
         raise only_noisy(account)
-    remaining = account.remaining
+    check_period(account, body.get("period"))
+    remaining = account.remaining_for(body.get("period"))
     requested = Loss.of(body).within(account.limit.amounts)
     if not remaining.covers(requested):
+        of_period = f" for {body['period']}" if account.has_design and "period" in body else ""
         raise InsufficientBudgetError(
-            f"The charge asks for {requested}; what remains is {remaining}.",
+            f"The charge asks for {requested}; what remains{of_period} is {remaining}.",
             remaining=remaining,
             requested=requested,
             where=place,
@@ -690,9 +719,64 @@ def check_terms(account: Account, body: Body) -> None:
         )
 
 
-def balance_of_charge(state: State, body: Body) -> Loss:
+def check_period(account: Account, period: str | None) -> None:
+    """Raise unless a period is as long as those that the account was charged for.
+
+    Raises:
+        PolicyMismatchError: It is not; one of a month and one of its year would count apart.
+    """
+    known = next(iter(account.by_period.periods), None)
+    if period and known and place_in_time(period)[0] != place_in_time(known)[0]:
+        raise PolicyMismatchError(
+            f"The account is charged by the {place_in_time(known)[0]}, such as {known}, and"
+            f" {period} is a {place_in_time(period)[0]}.",
+            where=f"dataset {account.dataset!r}",
+            next_step="Make the periods of the config's series agree with 'statpress ledger show'.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What an entry moves a balance by, and to.
+
+    Attributes:
+        account: Before the entry.
+        loss: What is charged; below 0 where it is given back.
+        period: Of the charge.
+    """
+
+    account: Account
+    loss: Loss
+    period: str | None
+
+    @property
+    def spent(self) -> Loss:
+        """Of the account after the entry."""
+        return self.account.spent + self.loss
+
+    @property
+    def by_period(self) -> PeriodSums:
+        """Of the account after the entry."""
+        sums = self.account.by_period
+        return sums if self.period is None else sums.plus(self.period, self.loss)
+
+    @property
+    def stated(self) -> Body:
+        """What the entry states of it."""
+        if not self.account.has_design:
+            return {"spent": self.spent.texts()}
+        # Every set that has the period, or every set, has this loss more.
+        by_one = self.account.spent_by_one(self.period) + self.loss
+        return {
+            "spent": self.spent.texts(),
+            "design": self.account.design,
+            "spent_by_one": by_one.texts(),
+        }
+
+
+def balance_of_charge(state: State, body: Body) -> Balance:
     """What the account has spent after the charge."""
-    return state.account_of(body["dataset"]).spent + Loss.of(body)
+    return Balance(state.account_of(body["dataset"]), Loss.of(body), body.get("period"))
 
 
 def open_charge(draft: State, entry: Entry) -> None:
@@ -762,9 +846,11 @@ def check_void(state: State, body: Body) -> None:
         )
 
 
-def balance_of_void(state: State, body: Body) -> Loss:
+def balance_of_void(state: State, body: Body) -> Balance:
     """What the account has spent once the charge is given back."""
-    return state.account_of(body["dataset"]).spent - state.charge_of(body).loss
+    charge = state.charge_of(body)
+    account = state.account_of(body["dataset"])
+    return Balance(account, Loss.nothing() - charge.loss, charge.period)
 
 
 def check_publish(state: State, body: Body) -> None:
@@ -818,7 +904,7 @@ class Rule:
         condition: Raises unless a body with these fields may follow the entries so far.
         effect: Changes a draft of the state.
         balance: For kinds that move the account's balance, the balance after the entry,
-            which the entry states in the additional field ``spent``.
+            which the entry states in additional fields (``BALANCE_FIELDS``).
         repeats: For kinds of which a run that has one may ask again: whether the body
             repeats that entry; raises if it contradicts it.
         lasting: Whether later acts on the account depend on every entry of this kind, or on the
@@ -829,7 +915,7 @@ class Rule:
     condition: Callable[[State, Body], None]
     effect: Callable[[State, Entry], None]
     _: KW_ONLY
-    balance: Callable[[State, Body], Loss] | None = None
+    balance: Callable[[State, Body], Balance] | None = None
     repeats: Callable[[State, Entry, Body], bool] | None = None
     lasting: Literal["", "last", "every"] = ""
 
@@ -843,7 +929,8 @@ class Rule:
         balance = self.balance(draft, entry.body) if self.balance else None
         self.effect(draft, entry)
         if balance is not None:
-            draft.change_account(entry.body["dataset"], spent=balance)
+            sums = {"spent": balance.spent, "by_period": balance.by_period}
+            draft.change_account(entry.body["dataset"], **sums)
 
 
 def _check_fields(body: Body, names: frozenset[str]) -> None:
@@ -893,7 +980,7 @@ RULES: dict[str, Rule] = {
         lasting="every",
     ),
     "charge": Rule(
-        CHARGE_FIELDS,
+        fields_of_charge,
         check_charge,
         open_charge,
         lasting="last",

@@ -29,7 +29,7 @@ from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import warnings
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.run_places import Outcome, design_in_words
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -242,11 +242,14 @@ def budget_text(account: Account, left: Decimal) -> str:
         "| measure | limit | spent | of it reserved | remaining |",
         "|---|---|---|---|---|",
     ]
-    spent, reserved = account.spent.texts(), account.reserved.texts()
+    spent, reserved = account.spent_by_one().texts(), account.reserved.texts()
     remaining = account.remaining.texts()
     for measure, limit in account.limit.texts().items():
         cells = (measure, limit, spent[measure], reserved[measure], remaining[measure])
         lines.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
+    if account.has_design:
+        left_for = account.next_period or "a period"
+        lines += ["", f"{escaped(design_in_words(account))} Left is for {left_for}."]
     return "\n".join(lines)
 
 

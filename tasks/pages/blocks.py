@@ -6,9 +6,9 @@ What a chart shows is a value too; ``charts`` draws it, and ``rendering`` makes 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -122,6 +122,7 @@ class HeatMap:
         marked: What a marked cell means; may be empty.
         scale: What the shading means, with its unit.
         lightest: The value that is not shaded at all.
+        signed: Whether values below 0 have a colour of their own, and as deep a shade.
     """
 
     rows: Sequence[str]
@@ -130,6 +131,7 @@ class HeatMap:
     marked: str = ""
     scale: str = ""
     lightest: float = 0.0
+    signed: bool = False
 
 
 Drawing = Bars | Intervals | Curves | HeatMap
@@ -238,7 +240,55 @@ class Slider:
     start: int = 0
 
 
-Block = Prose | Facts | Grid | Chart | Gallery | Slider
+@dataclass(frozen=True)
+class Share:
+    """A share of some records, with the ends of its interval; all between 0 and 1."""
+
+    label: str
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What stands out: a sentence, the shares that it compares, and where to look further.
+
+    Attributes:
+        sentence: With the shares and their intervals.
+        shares: Drawn below it.
+        address: The fragment that has an ``Explorer`` show the same; without the mark ``#``.
+    """
+
+    sentence: Text
+    shares: Sequence[Share]
+    address: str
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Relations in the order of their strength, and what to know of their figures."""
+
+    rows: Sequence[Relation]
+    note: Text = ""
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A place to choose columns and see charts; nothing without scripts, or without pictures.
+
+    Attributes:
+        data: As ``templates/explorer.js`` takes it, values that JSON has.
+        fallback: What is said where scripts do not run.
+        start: The fragment of what it shows at first; empty for its first column.
+    """
+
+    data: Mapping[str, Any]
+    fallback: Text
+    start: str = ""
+
+
+Block = Prose | Facts | Grid | Chart | Gallery | Slider | Relations | Explorer
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ are right in light, in dark and on paper. Text stays text. The same drawing give
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import warnings
 from collections.abc import Callable
@@ -196,17 +197,18 @@ def _(drawing: HeatMap, figure: Figure) -> None:
     figure.set_figheight(bottom + 0.1 + height * rows + note)
     panel = _panel(figure, left=left, bottom=bottom, top=0.1 + note, right=blank)
     values = np.array([_floats(row) for row in drawing.values]).reshape(rows, columns)
-    largest = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
+    sizes = np.abs(values) if drawing.signed else values
+    largest = float(np.nanmax(sizes)) if np.isfinite(sizes).any() else 1.0
     reach = largest - drawing.lightest
-    shades = np.clip((values - drawing.lightest) / reach if reach > 0 else values * 0, 0, 1)
+    shades = np.clip((sizes - drawing.lightest) / reach if reach > 0 else sizes * 0, 0, 1)
     levels = np.where(np.isfinite(shades), np.ceil(shades * _SHADES), -1).astype(int)
-    for level in range(_SHADES + 1):
-        if (squares := _squares(levels == level)) is not None:
+    below = (values < 0) & drawing.signed
+    for level, colour in itertools.product(range(_SHADES + 1), _SERIES[:2]):
+        chosen = (levels == level) & (below == (colour == _SERIES[1]))
+        if (squares := _squares(chosen)) is not None:
             opacity = 0.06 + 0.94 * level / _SHADES
             panel.add_patch(
-                PathPatch(
-                    squares, facecolor=_SERIES[0], alpha=opacity, edgecolor=_SOFT, linewidth=0.3
-                )
+                PathPatch(squares, facecolor=colour, alpha=opacity, edgecolor=_SOFT, linewidth=0.3)
             )
     marked = np.array([[value is None for value in row] for row in drawing.values])
     for row, column in np.argwhere(marked.reshape(rows, columns)):

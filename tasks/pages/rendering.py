@@ -13,20 +13,25 @@ import base64
 import functools
 import hashlib
 import itertools
+import json
 import re
 import warnings
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_FLOOR
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from statpress.tasks.pages import numbers
 from statpress.tasks.pages.blocks import (
+    Block,
     Chart,
+    Explorer,
     Facts,
     Gallery,
     Grid,
     Page,
     Prose,
+    Relations,
     Section,
     Slider,
     code,
@@ -134,6 +139,8 @@ _KINDS = {
     Chart: "chart",
     Gallery: "gallery",
     Slider: "slider",
+    Relations: "relations",
+    Explorer: "explorer",
 }
 
 
@@ -143,13 +150,17 @@ def rendered(
     """The HTML of a page; without pictures the figures of its charts stand as tables.
 
     Every value is escaped, since titles and names are the words of whoever wrote a config. The
-    page's own policy lets it load nothing, and run nothing but the script of its sliders, if any.
+    page's own policy lets it load nothing, and run nothing but the scripts of its blocks, if any.
     """
     from markupsafe import Markup
 
     charts, sliders = itertools.count(1), itertools.count(1)
-    slides = any(isinstance(value, Slider) for value in values.values())
-    script = _text("slider.js") if slides or any(map(_slides, page.sections)) else ""
+    kinds = {type(each) for section in page.sections for each in _blocks(section)}
+    kinds |= set(map(type, values.values()))
+    explores = pictures and Explorer in kinds
+    names = [*(["slider.js"] if Slider in kinds else []), *(["explorer.js"] if explores else [])]
+    script = "".join(map(_text, names))
+    sheets = ["style.css", *(["explorer.css"] if kinds & {Explorer, Relations} else [])]
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
     return (
         _environment()
@@ -159,11 +170,13 @@ def rendered(
             page=page,
             policy=f"default-src 'none'; img-src data:; {allowed}style-src 'unsafe-inline'",
             script=Markup(script),  # noqa: S704 -- ours, like the style
-            style=Markup(_text("style.css")),  # noqa: S704
+            style=Markup("".join(map(_text, sheets))),  # noqa: S704
             kind_of=lambda block: _KINDS[type(block)],
             drawn=lambda chart: _picture(chart, next(charts)) if pictures else None,
             is_number=_is_number,
             number_of_slider=lambda: next(sliders),
+            explores=explores,
+            as_json=_as_json,
             code=code,
         )
     )
@@ -185,10 +198,19 @@ def _picture(chart: Chart, number: int) -> Markup | None:
     return Markup(drawn)  # noqa: S704 -- Matplotlib escapes its texts
 
 
-def _slides(section: Section) -> bool:
-    """Whether there is a slider in a section."""
-    own = any(isinstance(block, Slider) for block in section.blocks)
-    return own or any(map(_slides, section.parts))
+def _blocks(section: Section) -> Iterator[Block]:
+    """The blocks of a section and of those within it."""
+    yield from section.blocks
+    for part in section.parts:
+        yield from _blocks(part)
+
+
+def _as_json(data: Mapping[str, Any]) -> Markup:
+    """JSON within an element of HTML, where no text of it can end that."""
+    from markupsafe import Markup
+
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))  # noqa: S704 -- what is left is text to HTML
 
 
 def _digest(script: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import Ranges
-from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
 from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
 from statpress.tasks.pages.numbers import count, give_or_take, plain, share
 
@@ -40,6 +40,17 @@ def cell_names(column: Column, field: Mapping[str, Any]) -> list[str]:
         names = [str(each["label"]) for each in labels]  # a format may write values otherwise
     names += [OTHER] * (column.other_code is not None)
     return names + [MISSING] * column.missing
+
+
+def is_ordered(column: Column) -> bool:
+    """Whether the order of a column's cells means something: of ranges, ordinals and numbers.
+
+    >>> is_ordered(Categorical(name="year", categories=(1994, 1996)))
+    True
+    """
+    if not isinstance(column, Categorical) or isinstance(column, Ordinal):
+        return True
+    return all(type(value) in (int, float) for value in column.categories)
 
 
 def _names_of_ranges(column: Ranges, field: Mapping[str, Any]) -> list[str]:
@@ -104,6 +115,7 @@ WHISKERS = (
     "noise of this release, and the sampling of the records comes on top."
 )
 CERTAIN = "In 95 of 100 such releases the number in the records is within that."
+SURPLUS = "Blue: more records than if the columns were unrelated; orange: fewer."
 CHOSEN = "Chosen as the largest, they are too high more often than too low."
 
 Floats = NDArray[np.float64]
@@ -126,12 +138,29 @@ class Distribution:
     errors: Floats | None
 
 
-def distribution_chart(found: Distribution, n_records: int) -> Chart:
-    """Bars of every cell, or steps where there are many in order, or bars of the largest."""
+def display_order(found: Distribution) -> list[int]:
+    """The codes in the order of a chart: as declared, or by size; missing ones last."""
+    column, codes = found.column, list(range(found.column.size))
+    if not is_ordered(column):
+        own = slice(0, column.n_values)
+        codes[own] = sorted(codes[own], key=lambda code: -found.counts[code])
+    return codes
+
+
+def distribution_chart(
+    found: Distribution, n_records: int, ordered: Sequence[int] | None = None
+) -> Chart:
+    """Bars of every cell, or steps where there are many in order, or bars of the largest.
+
+    Args:
+        found: The counts.
+        n_records: Of which they are shares.
+        ordered: The codes in the order of their bars, where each has one; by default as declared.
+    """
     names = cell_names(found.column, found.field)
     title, note = heading(found.field), str(found.field.get("description", ""))
-    order = np.arange(len(names))
     many = len(names) > MOST_BARS
+    order = np.arange(len(names)) if many or ordered is None else np.asarray(ordered)
     drawing: Curves | Bars | None = None
     starts = places(found.column) if many and len(names) <= MOST_STEPS else None
     if starts is not None:
@@ -170,9 +199,13 @@ def bars(names: Sequence[str], counts: Floats, errors: Floats | None) -> Bars:
 
 
 def joint_chart(
-    rows: Distribution, columns: Distribution, counts: Floats, note: str = ""
-) -> Chart | None:
-    """A heat map of two columns, counts float64[rows, columns]; None of too many cells."""
+    rows: Distribution, columns: Distribution, counts: Floats, note: str = "", *,
+    signed: bool = False,
+) -> Chart | None:  # fmt: skip
+    """A heat map of two columns, counts float64[rows, columns]; None of too many cells.
+
+    If it is signed, it shows how many records more or fewer there are than of unrelated columns.
+    """
     sides = cell_names(rows.column, rows.field), cell_names(columns.column, columns.field)
     if max(map(len, sides)) > MOST_SIDE:
         return None
@@ -185,6 +218,11 @@ def joint_chart(
     part = f", the {len(cells)} largest of {counts.size:,}" if len(cells) < counts.size else ""
     data = Grid((first, second, "records"), cells, title=f"Figures{part}", folded=True)
     drawing = HeatMap(*sides, counts.tolist(), scale="records")
+    if signed:
+        unrelated = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / max(counts.sum(), 1.0)
+        surplus = (counts - unrelated).tolist()
+        drawing = HeatMap(*sides, surplus, scale="more or fewer", signed=True)
+        note = f"{SURPLUS} {note}".strip()
     words = (
         f"Estimated records by {first} and {second}; most are {cells[0][0]} and {cells[0][1]}, "
         f"{cells[0][2]}."

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import tilts
-from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
@@ -51,17 +50,18 @@ from statpress.tasks.products.distributions import (
     WHISKERS,
     Distribution,
     Pair,
+    display_order,
     distribution_chart,
     joint_chart,
     matrix_chart,
     reach_95,
     typical_figure,
 )
+from statpress.tasks.products.explorer import ELSEWHERE, explorer, relations
 from statpress.tasks.products.noisy_tables import (
     drawn_tables,
-    estimated_tables,
     fields,
-    of_pairs,
+    published_marginals,
     raw_digest,
     table_rows,
 )
@@ -75,7 +75,6 @@ from statpress.tasks.products.product_kind import (
 from statpress.tasks.products.publication import DataTable, Publication, described
 from statpress.tasks.products.published_counts import (
     column_field,
-    column_from,
     not_in_it,
     range_field,
     unlisted_in_words,
@@ -86,16 +85,14 @@ from statpress.tasks.products.true_errors import TrueErrors
 MOST_COLUMNS = 40
 MOST_PAIRS = 200
 _STRONGEST = 4
-_SHOWN = 16  # columns whose charts are shown at once
 _WORDS = "synthetic records"
 _KEPT = ("strong", "weak", "lost")
 _ASSUMED = "assumed independent"
 _NOISE = "shrunk away"
-_ELSEWHERE = "measured elsewhere"
 _RELATIONS = {
     "measured": "measured",
     _NOISE: "measured; weaker than its noise",
-    _ELSEWHERE: "measured by another product of the release",
+    ELSEWHERE: "measured by another product of the release",
     _ASSUMED: "not measured: do not trust",
     "known": "public: met exactly",
 }
@@ -106,40 +103,68 @@ Floats = NDArray[np.float64]
 def part_of(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> ReportPart:
-    """The columns' distributions, then the pairs."""
+    """What to explore, the columns' distributions, then the pairs."""
     fields = {field["name"]: field for field in _fields(name, resources)}
-    columns = {each: column_from(field["declared"]) for each, field in fields.items()}
-    drawn = list(columns)[:MOST_COLUMNS]
+    drawn = list(fields)[:MOST_COLUMNS]
     copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
     lead = Prose(
         [
-            f"Each of the {len(columns)} columns, and the pairs of columns that were measured, "
+            f"Each of the {len(fields)} columns, and the pairs of columns that were measured, "
             "are distributed in these records as in the confidential ones, but for noise. Explore "
             "them, and write and test programs with them. Intervals computed from them alone are "
             f"too short: take those of counts from data/{name}_tables"
             + (f", and those of anything else from data/{name}_copies." if copied else ".")
         ]
     )
-    path, pairs = (written_file(folder, f"{name}_{each}") for each in ("tables", "pairs"))
-    if path is None or pairs is None:  # before anything is drawn
+    records, tables, pairs = (
+        written_file(folder, stem) for stem in (name, f"{name}_tables", f"{name}_pairs")
+    )
+    if records is None or tables is None or pairs is None:  # before anything is drawn
         return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
-    found, joint = _measured_tables(path, stated, fields, columns)
+    release = published_marginals(folder, name, stated, {each["path"]: each for each in resources})
+    residuals, rows = release.residuals(), read_rows(pairs)
+    found = {
+        column.name: Distribution(column, fields[column.name], table, np.full(table.shape, error))
+        for place, column in enumerate(release.domain.columns)
+        if (place,) in residuals.values
+        for table, error in [table_with_errors(residuals, (place,))]
+    }
+    stand_out = relations(release, residuals, fields=fields, columns=drawn)
+    explored = explorer(
+        name, release, residuals, fields=fields, stated=stated, pairs=rows,
+        columns={each: found[each] for each in drawn if each in found},
+        records=records, start=stand_out.rows[0].address if stand_out else "",
+    )  # fmt: skip
     n_records = stated["n_records"]
     if stated.get("absent_records") and found:  # units have fewer records than they may
         n_records = max(1, round(float(next(iter(found.values())).counts.sum())))
-    charts = [distribution_chart(found[each], n_records) for each in drawn if each in found]
-    left = len(columns) - len(charts)
+    charts = [
+        distribution_chart(found[each], n_records, display_order(found[each]))
+        for each in drawn
+        if each in found
+    ]
+    left = len(fields) - len(charts)
     words = f"Estimated numbers of records. {WHISKERS}"
     if left:
         words += f" {left} further columns are in data/{name}_tables."
-    shown: list[Block] = [Prose([words]), Gallery(charts[:_SHOWN])]
-    if rest := charts[_SHOWN:]:
-        few = "the other column" if len(rest) == 1 else f"the other {len(rest)} columns"
-        shown.append(Gallery(rest, folded=f"Charts of {few}"))
-    parts = [Section(f"{_anchor(name)}-columns", "Column by column", shown)]
-    if rows := read_rows(pairs):
+    few = "the column" if len(charts) == 1 else f"all {len(charts)} columns"
+    parts = [Section(f"{_anchor(name)}-explore", "Look it up", [explored])] if explored else []
+    parts.append(
+        Section(
+            f"{_anchor(name)}-columns",
+            "Column by column",
+            [Prose([words]), Gallery(charts, folded=f"Charts of {few}")],
+        )
+    )
+    if rows:
+        joint = {
+            (drawn[a], drawn[b]): residuals.table((a, b))
+            for a, b in itertools.combinations(range(len(drawn)), 2)
+            if (a, b) in residuals.values
+        }
         parts.append(_pairs(name, rows, joint, found, drawn))
-    return ReportPart(_WORDS, Section(_anchor(name), name, [lead], parts), _typical(found))
+    section = Section(_anchor(name), name, [lead], parts)
+    return ReportPart(_WORDS, section, _typical(found), relations=stand_out)
 
 
 def _anchor(name: str) -> str:
@@ -151,34 +176,6 @@ def _fields(name: str, resources: Sequence[Mapping[str, Any]]) -> Sequence[Mappi
     own = (each for each in resources if Path(each["path"]).stem == name and "schema" in each)
     found: Sequence[Mapping[str, Any]] = next(own)["schema"]["fields"]
     return found
-
-
-def _measured_tables(
-    path: Path,
-    stated: Mapping[str, Any],
-    fields: Mapping[str, Mapping[str, Any]],
-    columns: Mapping[str, Column],
-) -> tuple[dict[str, Distribution], dict[Pair, Floats]]:
-    """Distributions of single columns, and joint tables of the first columns' pairs."""
-    sizes = {name: column.size for name, column in columns.items()}
-    wanted = set(list(columns)[:MOST_COLUMNS])
-    single: dict[str, Distribution] = {}
-    joint: dict[Pair, Floats] = {}
-    groups = [each["columns"] for each in stated["tables"]]
-    for group, table, error in estimated_tables(path, groups, sizes):
-        if len(group) == 1:
-            errors = np.full(table.shape, error)
-            single[group[0]] = Distribution(columns[group[0]], fields[group[0]], table, errors)
-        joint |= {pair: sums for pair, sums in of_pairs(group, table) if wanted.issuperset(pair)}
-    for each in stated["known"]:
-        shape = [sizes[name] for name in each["columns"]]
-        counts = np.array(each["counts"], dtype=np.float64).reshape(shape)
-        for axis, column in enumerate(each["columns"]):
-            others = tuple(place for place in range(len(shape)) if place != axis)
-            sums, exact = counts.sum(axis=others), np.zeros(shape[axis])
-            single.setdefault(column, Distribution(columns[column], fields[column], sums, exact))
-        joint |= dict(of_pairs(tuple(each["columns"]), counts))
-    return single, joint
 
 
 def _pairs(
@@ -222,7 +219,8 @@ def _pairs(
                 continue
             error = errors[pair]
             note = "Public counts." if error is None else f"Each number {reach_95(error)} at 95 %."
-            chart = joint_chart(found[pair[0]], found[pair[1]], joint[pair], note)
+            sides = found[pair[0]], found[pair[1]]
+            chart = joint_chart(*sides, joint[pair], note, signed=True)
             charts += [chart] if chart is not None else []
         if charts:
             blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
@@ -243,8 +241,8 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{lost} lost, whose relations, if there are any, are weaker than their noise and "
             "hardly show in the records"
         )
-    if relations[_ELSEWHERE]:
-        text += f". {relations[_ELSEWHERE]:,} were measured by another product of the release"
+    if relations[ELSEWHERE]:
+        text += f". {relations[ELSEWHERE]:,} were measured by another product of the release"
     if relations[_ASSUMED]:
         text += f". {relations[_ASSUMED]:,} were not measured"
     if relations["known"]:
@@ -508,8 +506,10 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
             derive=fitting,
-            # Copies are drawn when they are first written.
-            write=of_rows(max(published, cells), columns) + (fitting if mechanism.copies else 0),
+            # Copies are drawn when they are first written; the report reads all tables back.
+            write=of_rows(max(published, cells), columns)
+            + 32 * cells
+            + (fitting if mechanism.copies else 0),
             kept=kept,
             figure=f"{published:,} records of {len(columns)} columns",
             next_step="Ask for fewer 'records', or for fewer columns or cells.",

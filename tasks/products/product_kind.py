@@ -17,7 +17,7 @@ from statpress.mechanisms.mechanism import Kind, Mechanism
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.registry import KINDS as PLANNED
 from statpress.mechanisms.registry import REGISTRY, Registry
-from statpress.tasks.pages.blocks import Fact, Section
+from statpress.tasks.pages.blocks import Fact, Relations, Section
 from statpress.tasks.products.publication import Publication
 
 if TYPE_CHECKING:
@@ -97,12 +97,14 @@ class ReportPart:
         figure: A typical figure of the product with its error, for the summary; None where
             there is none, as before anything is drawn.
         opening: As ``ProductKind.opening`` has it.
+        relations: What the front of the page tells of it; None where nothing stands out.
     """
 
     words: str
     section: Section
     figure: Fact | None = None
     opening: str = ""
+    relations: Relations | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from statpress.tasks.bundle.places import Folder
 from statpress.tasks.ledger.accounts import NOISY_CHECKS, Account, Charge, Status
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import (
+    MEASURES,
     ZERO_HASH,
     Body,
     Loss,
@@ -210,8 +211,18 @@ def terms_of(privacy: Privacy) -> dict[str, Any]:
     }
 
 
-def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
-    """The fields of the charge entry."""
+def charge_fields(
+    release: Release, plan: Plan, run_id: str, seeded: bool, period: str | None = None
+) -> dict[str, Any]:
+    """The fields of the charge entry.
+
+    Args:
+        release: The release.
+        plan: Its plan.
+        run_id: The run.
+        seeded: Whether it draws from a known seed.
+        period: That its data are of, if they are of one.
+    """
     privacy = plan.privacy
     return {
         "dataset": release.config.dataset,
@@ -222,6 +233,7 @@ def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> di
         **terms_of(privacy),
         "insecure_seed": seeded,
         "version": version("statpress"),
+        **({} if period is None else {"period": period}),
     }
 
 
@@ -233,12 +245,14 @@ _ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
 def read_account(account: Account, delta: Decimal | None = None) -> Reading:
     """The tightest (epsilon, delta) readings of an account's whole history.
 
+    Of an account with a design, of the largest loss of one person.
+
     Args:
         account: As the ledger replays it.
         delta: Of the reading; by default the registered limit of ``basic``, else 1e-8 or, where
             that is more, ten times the registered limit of the delta of rho.
     """
-    registered, spent = account.registration.body, account.spent
+    registered, spent = account.registration.body, account.spent_by_one(measures=MEASURES)
     if registered["policy"] == "basic":
         default, anchor = exact(registered["delta"]) or READING_DELTA, None
     else:
@@ -251,7 +265,7 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
         rho_delta=spent["rho_delta"],
         anchor=anchor,
         delta=delta or default,
-        divergences=_divergences(account),
+        divergences=[] if account.has_design else _divergences(account),
     )
 
 

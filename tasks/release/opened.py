@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from statpress.tasks.bundle.formats import read_batches, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.ledger.entries import read_public_key
+from statpress.tasks.products.answer_words import caveats
 from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
 
 if TYPE_CHECKING:
@@ -80,42 +80,6 @@ class Estimates:
         return str(self.frame().to_html(index=False, float_format=lambda f: f"{f:,.4g}")) + notes
 
 
-def caveats(facts: Mapping[str, Any]) -> list[str]:
-    """How the estimates and intervals of an answer are meant."""
-    sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
-    copied = facts["statistic"] == "combined"
-    notes = [
-        ("Unbiased estimates from noisy tables, which may be negative." * sums)
-        or ("Estimates from copies of the records, by Rubin's rule." * copied)
-        or "Estimates from noisy tables, which may lie beyond what is possible.",
-        f"One interval covers with probability {facts['confidence']:.4g}"
-        f"{' or more' if sums and sample else ''}, not all of them together.",
-    ]
-    if sample is None:
-        notes.append("They are of the records that were counted, without any error of sampling.")
-    elif sums:
-        notes.append(
-            "Intervals are for the expected "
-            f"{'number of records' if facts['statistic'] == 'count' else 'sum'} in a random sample "
-            f"of {sample['n_units']:,} units from the population."
-        )
-        if sample["unit_records"] > 1:
-            notes.append("They allow for units whose records are all alike.")
-    else:
-        notes.append("They are for the population of which the units are a random sample.")
-    if any(math.isinf(cell[end]) for cell in facts["cells"] for end in ("lower", "upper")):
-        notes.append("Where an end is infinite, the noise leaves the figure unbounded.")
-    if facts["chosen_by_noisy_scores"]:
-        notes.append(
-            "Noisy results decided which tables were measured; errors hold given that decision."
-        )
-    if facts.get("accepted"):
-        notes.append(
-            f"Its publisher accepted that the product is {facts['accepted'].replace('_', ' ')}."
-        )
-    return notes
-
-
 def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in mapping.items() if name != key}
 
@@ -152,7 +116,7 @@ class Release:
         >>> release.columns["happy"]
         ['not too happy', 'pretty happy', 'very happy']
         """
-        from statpress.tasks.release.query import named_cells
+        from statpress.tasks.products.answer_words import named_cells
 
         return {column.name: named_cells(column) for column in self._measured.domain.columns}
 

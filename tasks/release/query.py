@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Column, labels
+from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses
@@ -25,12 +25,11 @@ from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.answer_words import named_cells, standing
 from statpress.tasks.products.noisy_tables import published_marginals
 from statpress.tasks.products.published_counts import understood
 from statpress.tasks.release.formulas import regressors_of
 
-MISSING = "missing"
-"""How a condition names the cell of nulls."""
 _MOST_CELLS = 10_000
 _NUMBERS = (
     "Numbers count as the middle of their cells, as they are published, and no interval allows for "
@@ -140,15 +139,10 @@ class Measured:
     def facts(self, question: Question) -> dict[str, Any]:
         """What holds of every answer to a question."""
         sample = self.analyses(question).sample
-        verdict = self.stated.get("verdict") or {}
         return {
             "confidence": question.confidence,
             "of": "a population" if question.population else "these records",
-            "chosen_by_noisy_scores": (
-                self.stated["score_scale"] is not None or "triple_share" in self.stated
-            ),
-            **({"sample": asdict(sample)} if sample else {}),
-            **({"accepted": verdict["name"]} if verdict.get("accepted") else {}),
+            **standing(self.stated, asdict(sample) if sample else None),
         }
 
 
@@ -346,11 +340,6 @@ def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
             )
         conditions[column] = tuple(values.split(","))
     return conditions
-
-
-def named_cells(column: Column) -> list[str]:
-    """How conditions and answers name the cells of a column, by code."""
-    return [MISSING if label is None else label for label in labels(column)]
 
 
 def _chosen(wanted: str | None, able: Sequence[str], folder: Path) -> str:

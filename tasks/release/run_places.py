@@ -375,6 +375,18 @@ def sources_in_words(account: Account) -> str:
     )
 
 
+def design_in_words(account: Account) -> str:
+    """In which periods a person takes part, by the account's design, and which were charged."""
+    periods = account.by_period.periods
+    text = (
+        f"Design '{account.design}': {account.panel.design.words}, and the limit is one person's."
+    )
+    if not periods:
+        return f"{text} No period was charged yet."
+    one = "1 period was" if len(periods) == 1 else f"{len(periods):,} periods were"
+    return f"{text} {one} charged, {min(periods)} to {max(periods)}."
+
+
 def beginning(
     account: Account | None, charge: Charge | None, at_work: Callable[[str], bool]
 ) -> Iterator[str]:

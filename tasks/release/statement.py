@@ -15,6 +15,7 @@ from typing import Any
 from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.panel_design import Design
 from statpress.mechanisms.domain.domain import Unit
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
@@ -37,19 +38,27 @@ def lifetime(account: Account, charge: Entry) -> dict[str, Any]:
 
     Returns:
         Amounts as decimal texts by measure: ``limit`` and ``remaining`` in the measures of the
-        policy that was in force, ``spent_before`` and ``spent`` in all.
+        policy that was in force, ``spent_before`` and ``spent`` in all. Under a design these are
+        the largest loss of one person who takes part in the period, in the policy's measures.
     """
     entries = (account.registration, *account.amendments)
     terms = max(
         (entry for entry in entries if entry.sequence < charge.sequence),
         key=lambda entry: entry.sequence,
     )
-    limit, spent = limit_of(terms.body), Loss.sums(charge.body["spent"])
+    limit, body = limit_of(terms.body), charge.body
+    if "design" in body:
+        spent = Loss.sums(body["spent_by_one"], limit.amounts)
+        stated = {"design": body["design"], "design_in_words": Design.parse(body["design"]).words}
+    else:
+        spent, stated = Loss.sums(body["spent"]), {}
     return {
         "dataset": account.dataset,
         "policy": terms.body["policy"],
+        **stated,
+        **({"period": body["period"]} if "period" in body else {}),
         "limit": limit.texts(),
-        "spent_before": (spent - Loss.of(charge.body)).texts(),
+        "spent_before": (spent - Loss.of(body)).texts(),
         "spent": spent.texts(),
         "remaining": (limit - spent).texts(),
         **_shared(account, charge),

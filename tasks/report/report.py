@@ -201,7 +201,7 @@ def report(words: PublicWords, *, pictures: bool) -> str:
             subtitle=f"Rehearsed on {words.created}"
             if stated.get("rehearsal")
             else f"Published{by} on {words.created}",
-            marks=_marks(words, parts),
+            marks=_marks(words),
             banner=_REHEARSED if stated.get("rehearsal") else "",
         ),
         pictures=pictures,
@@ -210,6 +210,8 @@ def report(words: PublicWords, *, pictures: bool) -> str:
         protection=protection,
         say=lambda macro, tone="": _said(protection, macro, tone),
         figure=next((part.figure for part in parts.values() if part.figure is not None), None),
+        openings=[part.opening for part in parts.values() if part.opening],
+        relations=next((p.relations for p in parts.values() if p.relations is not None), None),
         contents=contents(words, parts),
         columns=columns_grid(words.package),
         guesses=_guesses(protection),
@@ -484,7 +486,8 @@ def _spent(protection: Protection) -> Grid:
     return Grid(
         ("measure", "spent before", "by this release", "left", "limit"),
         protection.lifetime_rows,
-        title="What all releases of this dataset have spent",
+        title="What all releases of this dataset have spent"
+        + (", of one person" if "design" in protection.stated["lifetime"] else ""),
     )
 
 
@@ -608,12 +611,11 @@ def _part(words: PublicWords, name: str) -> ReportPart:
     return ReportPart(kind.core.name, Section(f"product-{name}", name, [said]))
 
 
-def _marks(words: PublicWords, parts: Parts) -> list[str]:
+def _marks(words: PublicWords) -> list[str]:
     """What nobody may miss."""
     stated = words.stated
     rehearsal = stated.get("rehearsal", False)
     found = [] if stated["publishable"] else [_REHEARSED if rehearsal else _SEEDED]
-    found += filter(None, (part.opening for part in parts.values()))
     found += stated.get("warnings", [])
     for verdict in ADVICE:
         named = [

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from statpress.mechanisms.accounting.panel_design import period_at
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
@@ -51,8 +52,8 @@ WORK: dict[str, Any] = {
 ROW = ("charge", "x" * 620, "b" * 64, "census")  # a charge's row is as long
 
 
-def charge(ledger: Ledger, run_id: str) -> Entry:
-    return ledger.charge(dataset="census", run_id=run_id, **LOSS, **WORK, **TERMS)
+def charge(ledger: Ledger, run_id: str, period: str | None = None) -> Entry:
+    return ledger.charge(dataset="census", run_id=run_id, period=period, **LOSS, **WORK, **TERMS)
 
 
 # What the processes do.
@@ -216,12 +217,12 @@ def test_charging_at_once_full(benchmark: Any, place: Callable[[], str]) -> None
 
 
 @cache
-def generated(charges: int) -> tuple[Entry, ...]:
-    """The entries of a ledger with so many charges."""
-    return tuple(_generated(charges))
+def generated(charges: int, design: str | None = None) -> tuple[Entry, ...]:
+    """The entries of a ledger with so many charges; with a design, each of a month of its own."""
+    return tuple(_generated(charges, design))
 
 
-def _generated(charges: int) -> Iterator[Entry]:
+def _generated(charges: int, design: str | None) -> Iterator[Entry]:
     state = State()
 
     def follow(kind: str, body: dict[str, Any]) -> Entry:
@@ -231,10 +232,16 @@ def _generated(charges: int) -> Iterator[Entry]:
         state = replace(state, head=entry.hash, next_sequence=entry.sequence + 1)
         return entry
 
-    yield follow("register", {**LIMITS, **TERMS, "policy": "basic"})
+    stated = {"design": design} if design else {}
+    yield follow("register", {**LIMITS, **TERMS, **stated, "policy": "basic"})
     for number in range(charges):
         body = {"dataset": "census", "run_id": f"old-{number}", **LOSS, **WORK, **TERMS}
-        yield follow("charge", body)
+        yield follow("charge", body | ({"period": month(number)} if design else {}))
+
+
+def month(number: int) -> str:
+    """A month, counted from January 2000."""
+    return period_at("month", 2000 * 12 + number)
 
 
 @pytest.mark.parametrize("most", [5_000, pytest.param(20_000, marks=pytest.mark.benchmark_full)])
@@ -261,3 +268,31 @@ def test_the_cost_of_a_charge_does_not_grow(
     benchmark.extra_info[f"ratio_of_{most}_to_1000_entries"] = round(many / few, 2)
     print(f"\na charge after 1,000: {few * 1e3:.2f} ms; after {most:,}: {many * 1e3:.2f} ms")
     assert many / few < 1.5
+
+
+@pytest.mark.parametrize("design", ["any 8", "8 consecutive", "8 within 16"])
+def test_a_charge_of_a_thousand_periods_costs_little_more(
+    benchmark: Any, place: Callable[[], str], design: str
+) -> None:
+    ledgers: dict[str | None, Ledger] = {}
+    for each in (None, design):
+        ledgers[each] = Ledger.open(place())
+        ledgers[each].restore(iter(generated(1_000, each)))
+    times: dict[str | None, list[float]] = {each: [] for each in ledgers}
+
+    def in_turns() -> None:
+        for number in range(150):
+            for each, ledger in ledgers.items():
+                # In turns the next month and one that was charged before.
+                period = month(number % 2 * 500 + 500 + number) if each else None
+                started = time.perf_counter()
+                charge(ledger, f"new-{number}", period)
+                times[each].append(time.perf_counter() - started)
+
+    benchmark.pedantic(in_turns, rounds=1)
+    for ledger in ledgers.values():
+        ledger.close()
+    plain, panel = (min(of) for of in times.values())
+    benchmark.extra_info["ratio_to_a_plain_account"] = round(panel / plain, 2)
+    print(f"\na charge: {plain * 1e3:.2f} ms; of a thousand periods: {panel * 1e3:.2f} ms")
+    assert panel / plain < 1.3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Callable
 from decimal import Decimal
@@ -17,6 +18,7 @@ from statpress.configs.privacy_statement import FORMAT
 from statpress.configs.schema import privacy_schema_text
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release import steps
 from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.release.statement import statement
 from statpress.tasks.report.privacy_page import NAME, privacy_page
@@ -89,6 +91,46 @@ def test_a_second_release_says_that_there_was_a_first(released: Any) -> None:
     first, second = ((bundle / NAME).read_text() for bundle in released.bundles())
     assert "Others of the same data came before it" in second
     assert "Others of the same data" not in first
+
+
+@pytest.mark.parametrize("period", [None, "2026-10"])
+def test_a_panel_s_statement_is_of_one_person(
+    agency: Any, monkeypatch: pytest.MonkeyPatch, period: str | None
+) -> None:
+    agency.amend(design="any 2")
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        for number in range(1, 4):
+            loss = {"epsilon": f"0.{number}", "delta": "1e-7", "rho": "0.01", "rho_delta": "0"}
+            terms = {"adjacency": "replace_one", "unit": "record", "n_records": 400}
+            ledger.charge(
+                dataset="testdata",
+                run_id=f"run-{number}",
+                period=f"2026-0{number}",
+                mechanisms=[],
+                config_sha256="a" * 64,
+                insecure_seed=False,
+                version="1",
+                unit_records=1,
+                **loss,
+                **terms,
+            )
+    fields = functools.partial(steps.charge_fields, period=period)
+    monkeypatch.setattr(steps, "charge_fields", fields)
+    bundle = agency.run().bundle
+    verify_bundle(bundle)
+    stated = stated_in(bundle)
+    check(stated)
+    life = stated["lifetime"]
+    assert (life["design"], life.get("period")) == ("any 2", period)
+    before = "0.5" if period is None else "0.3"  # the two heaviest, or the heaviest other
+    assert life["spent_before"]["epsilon"] == before
+    assert life["spent_before"].keys() == life["limit"].keys() == life["spent"].keys()
+    left = Decimal("3") - Decimal(before) - Decimal(stated["epsilon"])
+    assert Decimal(life["remaining"]["epsilon"]) == left
+    for page in (NAME, "report.html"):
+        text = " ".join((bundle / page).read_text().split())
+        assert "a person takes part in at most 2 of the periods" in text
+        assert ("names no period" in text) == (period is None)
 
 
 def test_a_reprint_keeps_it_to_the_letter(released: Any) -> None:

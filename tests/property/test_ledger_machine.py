@@ -6,6 +6,7 @@ says of every act whether it is written, is a repetition, or is refused and how.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -51,6 +52,14 @@ def gates_of(run: str) -> str:
     return "noisy" if run[-1] in "0258" else "exact"
 
 
+PERIODS = [None, "2026-Q1", "2026-Q2", "2026-Q3"]
+
+
+def period_of(run: str) -> str | None:
+    """Of its data, by its name."""
+    return PERIODS[int(run[-1]) % 4] if run[-1].isdigit() else None
+
+
 def number(amount: Any) -> Fraction:
     """What an amount stands for: a float for its shortest text."""
     return Fraction(repr(amount) if isinstance(amount, float) else str(amount))
@@ -82,6 +91,7 @@ class Account:
 
     policy: str
     limit: dict[str, Fraction]
+    panel: bool  # of any two periods
     approvers: frozenset[int] = frozenset()
     unsigned: bool = False
     refused: int = 0  # runs, since it was reopened
@@ -108,8 +118,22 @@ class Model:
         counted = [r for r in self.runs.values() if r.dataset == dataset and r.status in statuses]
         return {m: sum((r.loss[m] for r in counted), Fraction(0)) for m in MEASURES}
 
-    def remaining(self, dataset: str) -> dict[str, Fraction]:
-        spent = self.spent(dataset, *SPENT)
+    def on_one(self, dataset: str, period: str | None = None) -> dict[str, Fraction]:
+        """The largest sum over the runs of one person, who takes part in the period."""
+        counted = [
+            (period_of(name), run.loss)
+            for name, run in self.runs.items()
+            if run.dataset == dataset and run.status in SPENT
+        ]
+        sets = itertools.combinations(PERIODS[1:], 2 if self.accounts[dataset].panel else 3)
+        theirs = [{None, *chosen} for chosen in sets if period in (None, *chosen)]
+        return {
+            m: max(sum((x[m] for p, x in counted if p in own), Fraction(0)) for own in theirs)
+            for m in MEASURES
+        }
+
+    def remaining(self, dataset: str, period: str | None = None) -> dict[str, Fraction]:
+        spent = self.on_one(dataset, period)
         return {m: limit - spent[m] for m, limit in self.accounts[dataset].limit.items()}
 
     def written(self) -> int:
@@ -122,7 +146,7 @@ class Model:
             return AmountError
         if dataset in self.accounts:
             return AlreadyRegisteredError
-        self.accounts[dataset] = Account(policy, limit)
+        self.accounts[dataset] = Account(policy, limit, panel=dataset == "b")
         return self.written()
 
     def amend(
@@ -131,7 +155,7 @@ class Model:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         now, limit = self.accounts[dataset], numbers(limits)
-        spent = self.spent(dataset, *SPENT)
+        spent = self.on_one(dataset)
         same = policy == now.policy
         if same and limit == now.limit:
             return LedgerError
@@ -174,7 +198,7 @@ class Model:
         if n_records != TERMS["n_records"]:
             return PolicyMismatchError
         loss = numbers(losses)
-        if any(loss[m] > left for m, left in self.remaining(dataset).items()):
+        if any(loss[m] > left for m, left in self.remaining(dataset, period_of(run)).items()):
             return InsufficientBudgetError
         self.runs[run] = Run(dataset, said, loss, self.written())
         self.runs[run].reviewed = self.accounts[dataset].reviewed
@@ -350,7 +374,12 @@ class LedgerMachine(RuleBasedStateMachine):
         self.agree(
             expected,
             lambda: self.ledger.register(
-                dataset=dataset, policy=policy, max_looks=MAX_LOOKS, **amounts, **TERMS
+                dataset=dataset,
+                policy=policy,
+                max_looks=MAX_LOOKS,
+                design="any 2" if dataset == "b" else None,
+                **amounts,
+                **TERMS,
             ),
         )
 
@@ -394,7 +423,7 @@ class LedgerMachine(RuleBasedStateMachine):
         account = self.model.accounts.get(dataset)
         if account is None:
             return
-        spent = self.model.spent(dataset, *SPENT)
+        spent = self.model.on_one(dataset)
         factor = {"all": Fraction(1), "half": Fraction(1, 2), "twice": Fraction(2)}[part]
         amounts = {m: exact_text(spent[m] * factor) for m in account.limit}
         if number(amounts[LIMITED[account.policy][1]]) < 1:
@@ -406,7 +435,7 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = self.model.charge(dataset, run, loss, n_records)
         mechanism = {"exact": {"kind": "x"}, "noisy": {"mechanism": "noisy_checks"}}[gates_of(run)]
         described = {"mechanisms": [mechanism], "config_sha256": "a" * 64, "version": "1"}
-        terms = {**TERMS, "n_records": n_records}
+        terms = {**TERMS, "n_records": n_records, "period": period_of(run)}
         self.agree(
             expected,
             lambda: self.ledger.charge(
@@ -427,7 +456,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def charge_what_remains(self, dataset: str, run: str) -> None:
         """To the last digit, so that nothing more fits after it."""
         if dataset in self.model.accounts and run not in self.model.runs:
-            rest = self.model.remaining(dataset)
+            rest = self.model.remaining(dataset, period_of(run))
             loss = {m: exact_text(rest.get(m, Fraction(0))) for m in MEASURES}
             self.charge(dataset, run, loss, 1000)
             policy = self.model.accounts[dataset].policy
@@ -575,8 +604,9 @@ class LedgerMachine(RuleBasedStateMachine):
             assert fractions(account.limit) == model.accounts[name].limit
             assert fractions(account.spent) == model.spent(name, *SPENT)
             assert fractions(account.reserved) == model.spent(name, "reserved")
-            assert fractions(account.remaining) == model.remaining(name)
-            assert min(fractions(account.remaining).values()) >= 0
+            for period in PERIODS:
+                assert fractions(account.remaining_for(period)) == model.remaining(name, period)
+            assert min(fractions(account.remaining_for(None)).values()) >= 0
 
     def assert_verified(self) -> None:
         entries = list(self.ledger.entries())

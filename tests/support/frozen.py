@@ -71,7 +71,7 @@ LIBRARIES = "python|statpress|numpy|opendp|pyarrow|python-flint|randomgen|scipy|
 LATE = re.compile(r'("delta_lower": ?\d\.\d{6})\d*')
 STATED = re.compile(r'("path": ?"privacy\.json",\s*"bytes": ?)\d+')  # with the digits above
 LIBRARY = re.compile(rf'("(?:{LIBRARIES})": ?")\d[\w.]*(")')
-PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+PICTURE = re.compile(r"<(svg|script)\b(?! type).*?</\1>", re.DOTALL)
 WRITER = re.compile(rb"parquet-cpp-arrow version \d+\.\d+\.\d+")
 
 
@@ -178,10 +178,10 @@ def figures(facts: Any) -> Any:
 
 
 def without_pictures(page: str) -> str:
-    """A page with a hash in place of every picture."""
+    """A page with a hash in place of every picture and script."""
 
     def hashed(found: re.Match[str]) -> str:
-        return f"<svg sha256={hashlib.sha256(found[0].encode()).hexdigest()[:24]}/>"
+        return f"<{found[1]} sha256={hashlib.sha256(found[0].encode()).hexdigest()[:24]}/>"
 
     return PICTURE.sub(hashed, page)
 

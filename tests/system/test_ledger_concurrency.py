@@ -53,8 +53,9 @@ def limit_for(workers: int, attempts: int) -> str:
     return f"{Decimal(units).scaleb(-30):f}"
 
 
-def charge(ledger: Ledger, run_id: str, epsilon: str) -> Entry:
+def charge(ledger: Ledger, run_id: str, epsilon: str, period: str | None = None) -> Entry:
     return ledger.charge(
+        period=period,
         dataset="census",
         run_id=run_id,
         epsilon=epsilon,
@@ -91,11 +92,11 @@ def work(location: str, worker: int, attempts: int, limit: str, spoil: str) -> d
         return report
 
 
-def attempt(ledger: Ledger, run_id: str, epsilon: str) -> dict[str, Any]:
+def attempt(ledger: Ledger, run_id: str, epsilon: str, period: str | None = None) -> dict[str, Any]:
     """Charge, and tell what came of it."""
     told: dict[str, Any] = {"run": run_id, "epsilon": epsilon}
     try:
-        told["hash"] = charge(ledger, run_id, epsilon).hash
+        told["hash"] = charge(ledger, run_id, epsilon, period).hash
     except InsufficientBudgetError as error:
         told["remaining"] = str(error.remaining["epsilon"])
     except StatpressError as error:
@@ -137,6 +138,36 @@ def race(folder: str, location: str, workers: int, attempts: int, limit: str, sp
     for child in children:
         os.waitpid(child, 0)
     print(json.dumps(time.perf_counter() - started))
+
+
+MONTHS = [f"2026-{number:02}" for number in range(1, 7)]
+
+
+def race_on_a_panel(location: str, workers: int, attempts: int, spoil: str) -> None:
+    """Fork workers that charge the months of a panel, each in an order of its own."""
+    if "://" in location:
+        import psycopg  # noqa: F401
+        import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
+    children = []
+    for worker in range(workers):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                choose = random.Random(worker)
+                with Ledger.open(location, create=False) as ledger:
+                    SPOILS[spoil](ledger)
+                    for number in range(attempts):
+                        told = attempt(
+                            ledger, f"run-{worker}-{number}", "0.05", choose.choice(MONTHS)
+                        )
+                        assert "lost" not in told, told
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    assert spoil or set(codes) == {0}
 
 
 # Ledgers that are broken on purpose.
@@ -326,6 +357,39 @@ def test_processes_at_once_never_overspend_and_lose_nothing(
         f"\n{tries} attempts, {charges} charges in {seconds:.1f} s: {tries / seconds:.0f} a second"
     )
     assert tries / 2 < charges < tries  # the limit ran out in the midst
+
+
+@pytest.mark.parametrize("spoil", ["", "check before"])
+def test_processes_at_once_never_overspend_on_one_person_of_a_panel(
+    location: str, spoil: str
+) -> None:
+    """Of any two of six months; a ledger that charges what it checked before is caught."""
+    with Ledger.open(location) as ledger:
+        ledger.register(dataset="census", epsilon="1", delta="0.5", design="any 2", **TERMS)
+    arguments = (location, 8, 20, spoil)
+    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    code = f"from test_ledger_concurrency import race_on_a_panel; race_on_a_panel(*{arguments!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with Ledger.open(location, create=False) as ledger:
+        charges = [entry.body for entry in ledger.entries() if entry.kind == "charge"]
+        sums = dict.fromkeys(MONTHS, Fraction(0))
+        for body in charges:
+            sums[body["period"]] += Fraction(body["epsilon"])
+        one = sum(sorted(sums.values())[-2:])
+        if spoil:
+            assert one > 1 or _unverified([], list(ledger.entries()), ledger)
+        else:
+            assert Fraction(95, 100) <= one <= 1
+            assert _unverified([], list(ledger.entries()), ledger) == []
 
 
 @pytest.mark.parametrize(

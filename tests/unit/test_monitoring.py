@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from statpress.configs.loading import load
+from statpress.flows.facts import account_facts, account_report
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.tasks.ledger.accounts import Account
+from statpress.tasks.ledger.entries import MEASURES, Loss
 from statpress.tasks.ledger.home_ledger import register_dataset
 from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration.monitoring import DrawingProgress, budget_text, plan_row
@@ -21,6 +24,7 @@ from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.release.ledger_check import read_account
 
 
 def context_in(folder: Path) -> RunContext:
@@ -69,6 +73,29 @@ def test_the_measure_with_the_least_left_counts(
     bar = budget_text(account, account.remaining_share)
     assert f"**{float(left) * 100:.1f} % left**" in bar
     assert bar.count("█") == int(Decimal(left) * 30)
+
+
+def test_a_panel_s_budget_is_that_of_the_next_period(tmp_path: Path) -> None:
+    frame = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10)
+    limits = {"epsilon": "2", "delta": "0", "design": "any 4"}
+    opened = register_dataset(Home(tmp_path), "x", frame, **limits)
+    sums = opened.by_period
+    for period, epsilon in (("2026-01", "0.5"), ("2026-02", "0.25"), ("2026-03", "1")):
+        loss = {**dict.fromkeys(MEASURES, "0"), "epsilon": epsilon}
+        sums = sums.plus(period, Loss.of(loss))
+    account = replace(opened, spent=sums.total, by_period=sums)
+    assert account.remaining_share == Decimal("0.5")  # of .5 for each of four
+    text = budget_text(account, account.remaining_share)
+    assert "| epsilon | 2 | 1.75 | 0 | 0.25 |" in text
+    assert "at most 4 of the periods" in text
+    assert "3 periods were charged, 2026-01 to 2026-03. Left is for 2026-04." in text
+    shown = [str(each) for each in account_report(account, read_account(account))]
+    assert any("3 periods were charged" in each for each in shown)
+    assert any("One person, at most: epsilon 1.75" in each for each in shown)
+    facts = account_facts(account, period="2026-03")
+    assert facts["remaining"] == {"epsilon": "0.25", "delta": "0"}
+    assert facts["remaining_for"] == "2026-03"
+    assert facts["periods"]["2026-02"] == {"epsilon": "0.25", "delta": "0"}
 
 
 CONFIG = """\

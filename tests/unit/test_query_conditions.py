@@ -6,7 +6,8 @@ import pytest
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.errors import QueryError
-from statpress.tasks.release.query import MISSING, _codes, _values, conditions_of, named_cells
+from statpress.tasks.products.answer_words import MISSING, named_cells
+from statpress.tasks.release.query import _codes, _values, conditions_of
 
 WORK = Categorical(
     name="work",

@@ -1,0 +1,64 @@
+"""What an answer from noisy tables says of itself, on a terminal, in Python and in a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from statpress.mechanisms.domain.columns import Column, labels
+
+MISSING = "missing"
+"""How a condition names the cell of nulls."""
+
+
+def named_cells(column: Column) -> list[str]:
+    """How conditions and answers name the cells of a column, by code."""
+    return [MISSING if label is None else label for label in labels(column)]
+
+
+def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What of a product's privacy statement, and of a sample, bears on answers from its tables."""
+    verdict = stated.get("verdict") or {}
+    chosen = stated["score_scale"] is not None or "triple_share" in stated
+    return {
+        "chosen_by_noisy_scores": chosen,
+        **({"sample": sample} if sample else {}),
+        **({"accepted": verdict["name"]} if verdict.get("accepted") else {}),
+    }
+
+
+def caveats(facts: Mapping[str, Any]) -> list[str]:
+    """How the estimates and intervals of an answer are meant."""
+    sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
+    copied = facts["statistic"] == "combined"
+    notes = [
+        ("Unbiased estimates from noisy tables, which may be negative." * sums)
+        or ("Estimates from copies of the records, by Rubin's rule." * copied)
+        or "Estimates from noisy tables, which may lie beyond what is possible.",
+        f"One interval covers with probability {facts['confidence']:.4g}"
+        f"{' or more' if sums and sample else ''}, not all of them together.",
+    ]
+    if sample is None:
+        notes.append("They are of the records that were counted, without any error of sampling.")
+    elif sums:
+        notes.append(
+            "Intervals are for the expected "
+            f"{'number of records' if facts['statistic'] == 'count' else 'sum'} in a random sample "
+            f"of {sample['n_units']:,} units from the population."
+        )
+        if sample["unit_records"] > 1:
+            notes.append("They allow for units whose records are all alike.")
+    else:
+        notes.append("They are for the population of which the units are a random sample.")
+    if any(math.isinf(cell[end]) for cell in facts["cells"] for end in ("lower", "upper")):
+        notes.append("Where an end is infinite, the noise leaves the figure unbounded.")
+    if facts["chosen_by_noisy_scores"]:
+        notes.append(
+            "Noisy results decided which tables were measured; errors hold given that decision."
+        )
+    if facts.get("accepted"):
+        notes.append(
+            f"Its publisher accepted that the product is {facts['accepted'].replace('_', ' ')}."
+        )
+    return notes

@@ -1,0 +1,139 @@
+"""Designs of panels: their texts, the periods, and largest sums against all sets of periods."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from statpress.mechanisms.accounting.panel_design import (
+    LIFETIME,
+    Design,
+    Panel,
+    period_at,
+    place_in_time,
+)
+
+MONTHS = [period_at("month", 24_310 + number) for number in range(7)]  # 2025-11 to 2026-05
+DESIGNS = ["once", "any 2", "any 3", "2 consecutive", "3 consecutive", "2 within 3", "2 within 5"]
+
+
+def sets_of(design: Design, months: list[str] = MONTHS) -> Iterator[tuple[str, ...]]:
+    """Every set of months in which a person may take part, by the words of the design."""
+    for size in range(min(design.most, len(months)) + 1):
+        for chosen in itertools.combinations(months, size):
+            span = months.index(chosen[-1]) - months.index(chosen[0]) + 1 if chosen else 0
+            if design.within is None or span <= design.within:
+                yield chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "design", "written"),
+    [
+        ("once", Design(1), "once"),
+        ("any 1", Design(1), "once"),
+        ("1 consecutive", Design(1), "once"),
+        ("any 8", Design(8), "any 8"),
+        ("8 consecutive", Design(8, 8), "8 consecutive"),
+        ("8 within 8", Design(8, 8), "8 consecutive"),
+        ("8 within 16", Design(8, 16), "8 within 16"),
+        ("at most 8 within 16", Design(8, 16), "8 within 16"),
+        ("lifetime", LIFETIME, "lifetime"),
+    ],
+)
+def test_a_design_has_one_text(text: str, design: Design, written: str) -> None:
+    assert Design.parse(text) == design
+    assert str(design) == written
+    assert Design.parse(written) == design
+    assert design.words.startswith("a person ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "8", "any", "any 0", "any -1", "any 08", "any 1001", "9 within 8", "8 within 1001"]
+    + ["8 consecutives", " any 8", "any 8 ", "any eight", "Any 8", "twice", "any 1e3"],
+)
+def test_what_is_no_design_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not|names more"):
+        Design.parse(text)
+
+
+@pytest.mark.parametrize("period", ["2026", "2026-Q3", "2026-10", "2026-W05", "2020-W53"])
+def test_periods_are_counted_in_the_order_of_their_texts(period: str) -> None:
+    length, number = place_in_time(period)
+    following = [period_at(length, number + step) for step in range(200)]
+    assert following[0] == period
+    assert following == sorted(set(following))
+    assert [place_in_time(each) for each in following] == [(length, number + n) for n in range(200)]
+
+
+def test_weeks_are_those_of_iso_8601() -> None:
+    day = datetime.date(2019, 12, 30)
+    for _ in range(300):
+        year, week, _ = day.isocalendar()
+        length, number = place_in_time(f"{year}-W{week:02}")
+        assert period_at(length, number) == f"{year}-W{week:02}"
+        following = day + datetime.timedelta(days=7)
+        year, week, _ = following.isocalendar()
+        assert place_in_time(f"{year}-W{week:02}") == (length, number + 1)
+        day = following
+
+
+@pytest.mark.parametrize(
+    "text", ["", "26", "2026-13", "2026-00", "2026-1", "2026-Q5", "2021-W53", "2026-W00"]
+    + ["2026-10-05", "202610", "2026Q3", "2026-10 ", "0999", "3000", "٢٠٢٦"]
+)  # fmt: skip
+def test_what_is_no_period_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"week|Invalid"):
+        place_in_time(text)
+
+
+@pytest.mark.parametrize("text", [*DESIGNS, "lifetime"])
+def test_largest_sums_are_those_over_all_sets(text: str) -> None:
+    """Exhaustively, of every subset of seven months; also of sets with or before a month."""
+    design, choose = Design.parse(text), random.Random(text)
+    tried = 0
+    for _ in range(60):
+        charged = choose.sample(MONTHS, choose.randint(0, 7))
+        amounts = {month: Decimal(choose.randint(0, 6)) / 10 for month in charged}
+        for period in [None, *choose.sample(MONTHS, 2)]:
+            for until in [None, *choose.sample(MONTHS, 2)]:
+                sums = [
+                    sum((amounts.get(month, Decimal(0)) for month in chosen), Decimal(0))
+                    for chosen in sets_of(design)
+                    if (period is None or period in chosen)
+                    and (until is None or any(month <= until for month in chosen))
+                ]
+                assert design.largest(amounts, period, until) == max(sums, default=0)
+                tried += 1
+    assert tried == 540
+
+
+def test_an_earlier_design_holds_for_those_who_took_part_under_it() -> None:
+    """From any three to once: whoever took part in the old months may do so twice more."""
+    amounts = {month: Decimal(number + 1) for number, month in enumerate(MONTHS)}
+    panel = Panel(Design(3)).followed_by(Design(1), MONTHS[2])
+    assert panel.largest(amounts) == 3 + 6 + 7
+    assert panel.largest(amounts, MONTHS[0]) == 1 + 6 + 7
+    assert panel.followed_by(Design(1), MONTHS[5]) == panel
+    window = Panel(Design(3, 3)).followed_by(Design(1), MONTHS[2])
+    assert window.largest(amounts) == 3 + 4 + 5  # nobody of the old months is in later ones
+    assert window.largest(amounts, MONTHS[6]) == 7
+
+
+def test_lifetime_leaves_no_design_behind_and_forgets_none() -> None:
+    assert Panel().followed_by(Design(2), MONTHS[0]) == Panel(Design(2))
+    panel = Panel(Design(3)).followed_by(LIFETIME, MONTHS[1]).followed_by(Design(2), MONTHS[2])
+    assert panel == Panel(Design(2), ((Design(3), MONTHS[1]),))
+    assert Panel(Design(3)).followed_by(Design(2), None) == Panel(Design(2))
+
+
+def test_sums_keep_every_digit() -> None:
+    small = Decimal("1e-400")
+    assert Design(2).largest({"2026": Decimal(9 * 10**399), "2027": small, "2028": small}) == (
+        Decimal("9" + "0" * 399 + "." + "0" * 399 + "1")
+    )
