@@ -73,7 +73,7 @@ def press(
             ``UploadError`` comes after the release, which stands.
     """
     release = read_config(order)
-    plan = fix_plan(context, order, release)
+    plan = fix_plan(context, order, release, seeded=insecure_seed is not None)
     show_plan(context, release, plan, context.run_id)
     reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
     if done is not None:

@@ -40,7 +40,7 @@ from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
-from statpress.mechanisms.marginals.prior import Prior
+from statpress.mechanisms.marginals.prior import Prior, log_odds
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
     NoisySum,
@@ -123,7 +123,8 @@ def smoothed_shares(
     noisy shares agree.
     """
     k = column.size
-    logs, means, variances, spreads = np.zeros(0), np.zeros((0, k)), np.zeros(0), []
+    spreads: list[Floats] = []
+    logs, means, variances = np.zeros(0), np.zeros((0, k)), np.zeros(0)
     if _is_smoothed(column):
         logs, means, spreads = _by_smoothness(column, shares, variance)
         variances = np.array([(spread**2).sum() / k for spread in spreads])
@@ -283,32 +284,33 @@ def _denoise(
     """Bases of all columns, and what the prior and the noise leave of all measured pairs.
 
     ``carried`` are earlier tables, with the distances from them: centres of the pairs that are
-    likelier to deviate from these than from the ``products``, which come last.
+    likelier to deviate from these than from the ``products``. The last value is the logarithm of
+    the odds that a pair is.
     """
     if len(columns) < 2:
         return [], {}, set(), 0.0
     deviations = {pair: residuals[pair] - centred(products[pair]) for pair in variances}
     bases = learnt_bases(shares, deviations, variances, scores, columns)
-    nearer, total = set(), 0.0
+    gains = {}
     for pair in carried.keys() & variances.keys():
         table, score = carried[pair]
-        moved = residuals[pair] - centred(table)
         of_pair = [bases[column] for column in pair]
-        rivals = (
-            _posterior(each, variances[pair], of_pair, known).evidence
-            for each, known in ((moved, score), (deviations[pair], scores.get(pair)))
+        then, now = (
+            _posterior(residuals[pair] - centred(centre), variances[pair], of_pair, known).evidence
+            for centre, known in ((table, score), (products[pair], scores.get(pair)))
         )
-        gain = next(rivals) - next(rivals)
-        total += gain
-        if gain > 0:
-            nearer.add(pair)
-            products[pair], deviations[pair] = table, moved
-            if score is not None:
-                scores[pair] = score
+        gains[pair] = then - now
+    odds = log_odds(gains.values())
+    nearer = {pair for pair, gain in gains.items() if gain + odds > 0}
+    for pair in nearer:
+        table, score = carried[pair]
+        products[pair], deviations[pair] = table, residuals[pair] - centred(table)
+        if score is not None:
+            scores[pair] = score
     if nearer:
         bases = learnt_bases(shares, deviations, variances, scores, columns)
     posteriors = _all(deviations, variances, scores, bases)
-    denoised = {
+    denoised: dict[Group, Denoised] = {
         (a, b): Denoised(
             predicted(
                 products[a, b], deviations[a, b], variances[a, b], p.strength, bases[a], bases[b]
@@ -318,7 +320,7 @@ def _denoise(
         )
         for (a, b), p in posteriors.items()
     }
-    return bases, denoised, nearer, total
+    return bases, denoised, nearer, odds
 
 
 def learnt_bases(
@@ -418,7 +420,9 @@ def _posterior(
         signal = np.multiply.outer(strengths[block], spread)
         gain += np.tensordot(weights[block], signal / (signal + variance), axes=1)
     kept = float((gain * spread).sum() / spread.sum())
-    return _Posterior(z * gain, variance * gain, float((weights * strengths).sum()), kept, likelihood)
+    return _Posterior(
+        z * gain, variance * gain, float((weights * strengths).sum()), kept, likelihood
+    )
 
 
 def evidence(squares: Floats, spread: Floats, variance: float, strengths: Floats) -> Floats:
@@ -540,8 +544,10 @@ class Model:
         if prior is not None:
             tables = centres([pair for pair in pairs if pair in prior.pairs], one_way, prior)
             earlier = {pair: (n * table, from_centres.get(pair)) for pair, table in tables.items()}
-        measured = {pair: variance for pair, variance in variances.items() if variance > 0}
-        bases, denoised, nearer, gain = _denoise(
+        measured: dict[Group, float] = {
+            pair: variance for pair, variance in variances.items() if variance > 0
+        }
+        bases, denoised, nearer, odds = _denoise(
             one_way,
             {pair: n * table for pair, table in centres(measured, one_way).items()},
             residuals.values,
@@ -552,7 +558,7 @@ class Model:
         )
         for pair, (_, score) in earlier.items():
             # Of what was not measured its score decides, if it has one.
-            if gain <= 0 or pair in residuals.values or score is None:
+            if odds <= 0 or pair in residuals.values or score is None:
                 continue
             if score.near(scores[pair]):
                 nearer.add(pair)

@@ -140,6 +140,9 @@ class MarginalsKnobs:
             drawn, ``uniform`` or by the ``slope`` of the neighbouring cells.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
             of the column; the records meet them, and no budget is spent on them.
+        prior: Path of the bundle of an earlier release of the same columns, from the config's
+            folder. It costs nothing, helps to fit the records where it agrees with what is
+            measured, and enters no interval.
     """
 
     pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
@@ -154,6 +157,7 @@ class MarginalsKnobs:
     triple_share: float | None = None
     within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
+    prior: str | None = None
 
     def __post_init__(self) -> None:
         if self.pairs != "all":
@@ -281,7 +285,9 @@ def _check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_reco
             )
 
 
-Relation = Literal["known", "measured", "shrunk away", "measured elsewhere", "assumed independent"]
+Relation = Literal[
+    "known", "measured", "shrunk away", "measured elsewhere", "carried over", "assumed independent"
+]
 _SHRUNK = 0.5  # of the variance of the noise
 
 
@@ -560,13 +566,14 @@ def _relations(model: Model, own: Residuals) -> dict[Group, Relation]:
     relations: dict[Group, Relation] = {}
     for pair in model.pairs:
         if pair not in model.residuals.values:
-            relations[pair] = "assumed independent"
+            relations[pair] = "carried over" if pair in model.carried else "assumed independent"
         elif pair not in own.values:
             relations[pair] = "measured elsewhere"
         elif not model.residuals.variances[pair]:
             relations[pair] = "known"
         else:
-            relations[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
+            hidden = model.signal[pair] < _SHRUNK and pair not in model.carried
+            relations[pair] = "shrunk away" if hidden else "measured"
     return relations
 
 

@@ -26,7 +26,9 @@ one, made from its own tables and from the prior that its bundle holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,6 +40,7 @@ from statpress.mechanisms.marginals.target_tables import Floats, Group
 _MIXED = 0.1
 _CHANGED = 0.1
 """Total variation from which on a column is said to have changed much."""
+_ROUNDS = 20
 _DRIFTS = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 19)])
 """Variance of a cell's drift over its entry of D."""
 
@@ -57,6 +60,22 @@ class Prior:
     one_way: tuple[Floats, ...]
     variances: tuple[float, ...]
     pairs: Mapping[Group, Floats]
+
+    @property
+    def cells(self) -> int:
+        """Of all columns and pairs."""
+        return sum(table.size for table in (*self.one_way, *self.pairs.values()))
+
+    def of_columns(self, places: Sequence[int]) -> Prior:
+        """The prior of some columns, in the order of their positions here."""
+        pairs: dict[Group, Floats] = {}
+        for (i, one), (j, other) in itertools.combinations(enumerate(places), 2):
+            known = self.pairs.get((min(one, other), max(one, other)))
+            if known is not None:
+                pairs[i, j] = known if one < other else np.ascontiguousarray(known.T)
+        shares = tuple(self.one_way[place] for place in places)
+        variances = tuple(self.variances[place] for place in places)
+        return replace(self, one_way=shares, variances=variances, pairs=pairs)
 
     def table(self, pair: Group, rows: Floats, columns: Floats) -> Floats:
         """The earlier shares of a pair, raked to these margins.
@@ -100,13 +119,27 @@ class Prior:
         Args:
             noisy: Of measured columns the noisy shares, and the variance of their noise.
         """
-        changed = set()
+        gains = {}
         for column, (shares, variance) in noisy.items():
             logs, *_ = self.shares(column, shares, variance)
             weights = np.exp(logs - logs.max())
             sd = np.sqrt((self.one_way[column] + 1 / len(shares)) / 2).sum()
-            far = np.sqrt(_DRIFTS) * sd * MEAN_ABSOLUTE / 2 > _CHANGED
-            if weights[far].sum() > weights[~far].sum():
-                changed.add(column)
+            near = np.sqrt(_DRIFTS) * sd * MEAN_ABSOLUTE / 2 <= _CHANGED
+            chances = np.maximum([weights[near].sum(), weights[~near].sum()], 1e-300)
+            gains[column] = float(np.log(chances[0] / chances[1]))
+        odds = log_odds(gains.values())
+        changed = {column for column, gain in gains.items() if gain + odds <= 0}
         kept = {pair: table for pair, table in self.pairs.items() if changed.isdisjoint(pair)}
         return replace(self, pairs=kept)
+
+
+def log_odds(gains: Iterable[float]) -> float:
+    """Of a prior being right before its evidence is seen: learnt from all log-ratios of it.
+
+    So one that is wrong in what can be told is not believed in what cannot.
+    """
+    ratios, share = np.array(list(gains)), 0.5
+    for _ in range(_ROUNDS if len(ratios) else 0):
+        chances = 1 / (1 + np.exp(-np.clip(ratios + math.log(share / (1 - share)), -500, 500)))
+        share = (float(chances.sum()) + 1) / (len(ratios) + 2)
+    return math.log(share / (1 - share))
