@@ -258,6 +258,11 @@ class NumericColumn(_Ranges):
     lower: FiniteNumber | None = None
     upper: FiniteNumber | None = None
     bins: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = None
+    whole: bool = Field(
+        default=False,
+        strict=True,
+        description="The numbers are whole: a cell counts as the mean of the whole numbers in it.",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -275,7 +280,7 @@ class NumericColumn(_Ranges):
             if self.lower >= self.upper:
                 raise EdgesError("lower must be below upper.", where=name)
             edges = list(Numeric.uniform_edges(self.lower, self.upper, self.bins))
-        return Numeric(name=name, edges=tuple(edges), **self._common)
+        return Numeric(name=name, edges=tuple(edges), whole=self.whole, **self._common)
 
 
 class DateColumn(_Ranges):

@@ -31,12 +31,14 @@ from statpress.configs.order import Applied, Order, Override, apply, nearest, wi
 from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, UnitColumn
 from statpress.configs.requests import divided, requests_of
+from statpress.configs.series import dated
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
 from statpress.configs.yaml_text import Document, Findings, parse, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
 from statpress.mechanisms.domain.domain import Domain, Privacy
+from statpress.mechanisms.domain.periods import SeriesPeriod
 from statpress.mechanisms.errors import ConfigError, UnknownKeyError, together
 from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest, part_of
 from statpress.mechanisms.planning.plan import Plan
@@ -330,6 +332,24 @@ class Release:
         """Hash of the text, which is that of the bundle's ``config.yaml``."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    @property
+    def period(self) -> SeriesPeriod | None:
+        """The period that the release is of; None unless it is one of a series."""
+        return None if self.config.series is None else self.config.series.of
+
+    @property
+    def period_text(self) -> str | None:
+        """The text of its period, if it is of one."""
+        return None if self.period is None else str(self.period)
+
+    @property
+    def directory(self) -> Path:
+        """Where its bundle goes; a period of a series has a folder of its own."""
+        directory, series = self.located(self.config.publish.directory), self.config.series
+        if series is None or self.period is None:
+            return directory
+        return directory / series.name / str(self.period)
+
     def located(self, relative: str) -> Path:
         """A path of the config, taken from its folder."""
         return (self.folder / relative).absolute()
@@ -354,8 +374,9 @@ def load_order(order: Order) -> Release:
     path = order.path.absolute()
     document = parse(read_text(path, str(path)), path.name)
     marked = document.blanks
-    document, overrides = apply(document, order.overrides)
-    findings, blanks = Findings(), [keys for keys in marked if document.at(keys) is None]
+    written, overrides = apply(document, order.overrides)
+    findings, blanks = Findings(), [keys for keys in marked if written.at(keys) is None]
+    document = dated(written, findings)
     config = _as_far_as_valid(document, blanks, findings)
     columns = columns_in_order(config, document, path.parent, findings)
     check_product_columns(document, findings)
@@ -378,7 +399,7 @@ def load_order(order: Order) -> Release:
     return Release(
         config=config,
         folder=(order.folder or path.parent).absolute(),
-        text=_whole_text(document, config, domain, requests),
+        text=_whole_text(written, config, domain, requests),
         domain=domain,
         privacy=privacy,
         requests=requests,
@@ -386,6 +407,20 @@ def load_order(order: Order) -> Release:
         overrides=overrides,
         supersedes=order.supersedes,
     )
+
+
+def leaves_period_open(order: Order) -> bool:
+    """Whether the config of an order is of a series, and neither says which period is released.
+
+    Raises:
+        ConfigError: The config cannot be read, or an override leads nowhere.
+    """
+    text = read_text(order.path.absolute(), str(order.path.absolute()))
+    if "series" not in text:
+        return False
+    document, _ = apply(parse(text, order.path.name), order.overrides)
+    series = document.value.get("series") if isinstance(document.value, dict) else None
+    return isinstance(series, dict) and series.get("current") is None
 
 
 def load_targets(path: Path) -> Sequence[Target]:
@@ -398,6 +433,7 @@ def load_targets(path: Path) -> Sequence[Target]:
         ConfigError: A target is not in order.
     """
     document = parse(read_text(path, str(path)), path.name)
+    document = dated(document, Findings())
     said = document.value.get("publish") if isinstance(document.value, dict) else None
     if not isinstance(said, dict) or "targets" not in said:
         return ()

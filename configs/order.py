@@ -76,6 +76,11 @@ class Order:
     folder: Path | None = None
     supersedes: str | None = None
 
+    def at_period(self, period: str) -> Order:
+        """The order for one period of the config's series."""
+        chosen = Override("series.current", period, "--period")
+        return replace(self, overrides=(*self.overrides, chosen))
+
 
 def from_environment(environment: Mapping[str, str]) -> tuple[Override, ...]:
     """The overrides among environment variables, by name.

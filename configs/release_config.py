@@ -31,6 +31,7 @@ from statpress.configs.columns import (
 )
 from statpress.configs.formats import DEFAULT, Format
 from statpress.configs.products import AnyProduct
+from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
 from statpress.configs.upload_targets import Targets
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
@@ -255,6 +256,9 @@ class ReleaseConfig(Section):
         description="Who publishes, on what terms, and what the release is about.",
     )
     dataset: Annotated[Line, Field(max_length=200)]
+    series: SeriesConfig | None = Field(
+        default=None, description="Releases that follow one another, one for each period."
+    )
     source: AnySourceConfig
     privacy: PrivacyConfig
     budget: BudgetConfig

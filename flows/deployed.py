@@ -14,24 +14,29 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
 
-from prefect import Flow
+from prefect import Flow, tags
 from prefect.client.schemas.objects import State
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
 from pydantic import Field, TypeAdapter, ValidationError
 
-from statpress.configs.loading import PlannedOrder
+from statpress.configs.loading import PlannedOrder, leaves_period_open
 from statpress.configs.order import Order, from_environment, from_scalars
 from statpress.flows import publishing
 from statpress.flows.facts import form_text
 from statpress.flows.release import press
 from statpress.flows.rerelease import propose
-from statpress.flows.runner import open_context, plain_context, run_inside
-from statpress.mechanisms.errors import ConfigError, UploadError
+from statpress.flows.runner import open_context, plain_context, run_due, run_inside
+from statpress.mechanisms.errors import ConfigError, PeriodError, UploadError
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.orchestration.monitoring import show_rejection, show_unsent
-from statpress.tasks.orchestration.server import final_state, rejected
+from statpress.tasks.orchestration.monitoring import (
+    name_schedule,
+    show_rejection,
+    show_series,
+    show_unsent,
+)
+from statpress.tasks.orchestration.server import final_state, rejected, schedule_state
 from statpress.tasks.orchestration.server_checkup import confirm_installation
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
@@ -151,7 +156,12 @@ def kept_afterwards(context: RunContext) -> Iterator[None]:
 
 
 @sealed_flow("statpress-release")
-def release(config: str, while_undecided: WhileUndecided = "refuse") -> str | State[str]:
+def release(
+    config: str,
+    while_undecided: WhileUndecided = "refuse",
+    period: str | None = None,
+    again: bool = False,
+) -> str | State[str]:
     """Press one release on a worker, with the home that its environment names.
 
     The orchestrator's id of the flow run is the run's id in the ledger. So a flow run
@@ -159,15 +169,46 @@ def release(config: str, while_undecided: WhileUndecided = "refuse") -> str | St
     draw, and is refused if it had. Where the dataset has approvers, the bundle is
     prepared, and waits for one of them.
 
+    Of a config with a section ``series`` it releases the period, whose run in the ledger is always
+    the same; without one, all that are due, in order, each in a flow run of its own below this.
+
     Args:
         config: Path of the release config on the worker.
         while_undecided: Whether it is charged or refused while another release of the
             dataset is undecided: prepared, and neither approved nor rejected.
+        period: Of the config's series, such as 2026-10; by default those that are due.
+        again: Whether the period is charged once more that was charged and published nothing.
 
     Returns:
-        The path of the bundle; where it waits for an approval, in a final state that says so.
+        The path of the bundle; where it waits for an approval, in a final state that says so. Of
+        periods that are due, a final state that says which were released, and what comes next.
     """
-    return _pressed(lambda home: _ordered(config), while_undecided)
+    order = _ordered(config)
+    if period is not None:
+        order = order.at_period(period)
+    elif not again and leaves_period_open(order):
+        return _released_due(order, config, while_undecided)
+    return _pressed(lambda home: order, while_undecided, again)
+
+
+def _released_due(order: Order, config: str, while_undecided: WhileUndecided) -> State[str]:
+    """Release all periods that are due, each in a flow run of its own."""
+
+    def one(_: Order, period: str) -> str:
+        with tags("statpress", "release"):
+            state: Any = release(config, while_undecided, period, return_state=True)
+        state.result()  # raises what ended it
+        return period
+
+    context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
+    written = run_inside(context, lambda: read_config(order))
+    name_schedule(context, written)
+    due = None
+    try:
+        released, due = run_due(context, order, one)
+    finally:
+        show_series(context, context.home, written, due)
+    return schedule_state(released, due)
 
 
 @sealed_flow("statpress-rerelease")
@@ -177,6 +218,7 @@ def rerelease(
     folder: str | None = None,
     overrides: Scalars | None = None,
     while_undecided: WhileUndecided = "refuse",
+    again: bool = False,
 ) -> str | State[str]:
     """Press the release that follows a bundle; whoever starts it confirms the charge.
 
@@ -188,6 +230,8 @@ def rerelease(
         overrides: Values of the config by key, such as ``source.path``; scalars only.
         while_undecided: Whether it is charged or refused while another release of the
             dataset is undecided: prepared, and neither approved nor rejected.
+        again: Whether it is charged once more if it is of a period, was charged and published
+            nothing.
 
     Returns:
         As of a release, of the new bundle.
@@ -201,7 +245,7 @@ def rerelease(
         proposal.check(home)
         return proposal.planned
 
-    return _pressed(order, while_undecided)
+    return _pressed(order, while_undecided, again)
 
 
 def _ordered(config: str) -> Order:
@@ -210,7 +254,9 @@ def _ordered(config: str) -> Order:
 
 
 def _pressed(
-    order: Callable[[Home], Order | PlannedOrder], while_undecided: WhileUndecided
+    order: Callable[[Home], Order | PlannedOrder],
+    while_undecided: WhileUndecided,
+    again: bool = False,
 ) -> str | State[str]:
     """Press what is ordered, as the run that the orchestrator started."""
     home, beside = Home.default(), while_undecided == "charge"
@@ -218,7 +264,7 @@ def _pressed(
 
         def pressed() -> Outcome:
             with kept_afterwards(context):
-                return press(context, order(home), beside_undecided=beside)
+                return press(context, order(home), again=again, beside_undecided=beside)
 
         return final_state(run_inside(context, pressed))
 
@@ -282,7 +328,14 @@ def release_with_form(
     def prepared() -> bool:
         if is_prepared(home, run_id):
             return True
-        check_unsigned(home, read_config(_ordered(config)).config.dataset)
+        written = read_config(_ordered(config))
+        if written.config.series is not None:
+            raise PeriodError(
+                "A series is not released by this deployment.",
+                where=written.document.where(("series",)),
+                next_step="Use the deployment 'release' and, once it is approved, 'publish'.",
+            )
+        check_unsigned(home, written.config.dataset)
         return False
 
     if not run_inside(context, prepared):

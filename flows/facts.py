@@ -57,6 +57,7 @@ _BAR = 40
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
     from statpress.tasks.products.answer_words import caveats
+    from statpress.tasks.release.answer_chart import title_of
     from statpress.tasks.release.query import TESTED
 
     columns, statistic = facts["columns"], facts["statistic"]
@@ -76,10 +77,9 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     ]
     level = f"{facts['confidence']:.4g}"
     conditions = [f"{name} = {' or '.join(values)}" for name, values in facts["where"].items()]
-    what = (
-        "records" if statistic == "count" else f"{statistic} of {', '.join(facts['statistic_of'])}"
+    title = f"{facts['product']}: {title_of(facts)}" + (
+        f" with {', '.join(conditions)}" * bool(conditions)
     )
-    title = f"{facts['product']}: {what}" + (f" with {', '.join(conditions)}" * bool(conditions))
     headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
     headings += [name.replace("_lower", " from").replace("_upper", " to") for name in limits]
     headings += ["p", "interval by"][: len(tested)]
@@ -303,7 +303,7 @@ def _design_facts(account: Account, period: str | None) -> dict[str, Any]:
     amounts = account.by_period.amounts
     return {
         "design": account.design,
-        "design_in_words": account.panel.design.words,
+        "design_in_words": account.panel.words,
         "spent_by_one": loss_facts(account.spent_by_one()),
         "remaining_for": period or account.next_period,
         "periods": {

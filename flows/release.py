@@ -22,6 +22,7 @@ from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
 from statpress.tasks.release.review import check_decided
 from statpress.tasks.release.run_places import Outcome, open_run
+from statpress.tasks.release.series import released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,
@@ -51,6 +52,7 @@ def press(
     context: RunContext,
     order: Order | PlannedOrder,
     *,
+    again: bool = False,
     beside_undecided: bool = True,
     insecure_seed: int | None = None,
     signer: Ed25519PrivateKey | None = None,
@@ -60,6 +62,8 @@ def press(
     Args:
         context: The run.
         order: The release config with what differs from it; planned, if the command did that.
+        again: Whether a period of a series is charged once more that was charged and published
+            nothing.
         beside_undecided: Whether it may be charged while another release of the dataset waits
             for its approval.
         insecure_seed: For tests only; marks the bundle as not publishable.
@@ -73,6 +77,7 @@ def press(
             ``UploadError`` comes after the release, which stands.
     """
     release = read_config(order)
+    take_period(context, release, again=again, seeded=insecure_seed is not None)
     plan = fix_plan(context, order, release, seeded=insecure_seed is not None)
     show_plan(context, release, plan, context.run_id)
     reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
@@ -95,6 +100,8 @@ def press(
         open_workers(run, plan) as workers,
         noting_refusals(context, release),
     ):
+        if release.period is not None and (done := released_meanwhile(context)) is not None:
+            return finish_uploads(context, done)
         if not beside_undecided:
             check_decided(context, release.config.dataset)
         rehearse(run, release, plan, workers)

@@ -131,7 +131,7 @@ def propose(
     if revised is None:
         order = renewal(bundle, manifest, overrides, folder)
     else:
-        order = revision(manifest, revised, overrides)
+        order = revision(bundle, manifest, revised, overrides)
     planned = PlannedOrder.of(order)
     plan = plan_for_account(home, planned.release, planned.plan)
     planned = replace(planned, plan=plan)
@@ -145,7 +145,9 @@ def propose(
         bundle=bundle,
         manifest=manifest,
         planned=planned,
-        remaining=remaining_budget(home, planned.release.config.dataset),
+        remaining=remaining_budget(
+            home, planned.release.config.dataset, planned.release.period_text
+        ),
         difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
         renewed=revised is None,
         stopping=stopping,

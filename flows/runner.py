@@ -27,6 +27,7 @@ from statpress.tasks.private_zone.guards import (
 from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent, steps_of
 from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release.quality_gates import Inspector
+from statpress.tasks.release.series import Due, find_due
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -89,6 +90,7 @@ def run_release(
     context: RunContext,
     order: Order | PlannedOrder,
     *,
+    again: bool = False,
     insecure_seed: int | None = None,
     signer: Ed25519PrivateKey | None = None,
 ) -> Outcome:
@@ -97,6 +99,7 @@ def run_release(
     Args:
         context: The run, with its quality process.
         order: The release config with what differs from it; planned, if that is done.
+        again: Whether a period of a series is charged once more; see ``press``.
         insecure_seed: For tests only.
         signer: Signs the bundle, in place of the key that the config names.
 
@@ -110,8 +113,32 @@ def run_release(
     return _run(
         context,
         "release",
-        lambda: press(context, order, insecure_seed=insecure_seed, signer=signer),
+        lambda: press(context, order, again=again, insecure_seed=insecure_seed, signer=signer),
     )
+
+
+def run_due(
+    context: RunContext, order: Order, press_one: Callable[[Order, str], T]
+) -> tuple[list[T], Due]:
+    """Release the periods of a series that are due and not released, one after the other.
+
+    Args:
+        context: The run that looks for them; every release is a run of its own.
+        order: The config of the series.
+        press_one: Releases one period, which it is given with its order.
+
+    Returns:
+        What came of each release, and why there is no further one.
+
+    Raises:
+        StatpressError: Of the first release that fails; those before it stand.
+    """
+    outcomes: list[T] = []
+    while True:
+        due = run_inside(context, lambda: find_due(context, order, quietly=bool(outcomes)))
+        if due.period is None:
+            return outcomes, due
+        outcomes.append(press_one(order.at_period(due.period), due.period))
 
 
 def run_publication(context: RunContext, run_id: str) -> Outcome:

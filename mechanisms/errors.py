@@ -154,6 +154,13 @@ class MostlyIndependentError(ConfigError):
     )
 
 
+class PeriodError(ConfigError):
+    """A period of a series that is not released now, by its calendar or by the ledger."""
+
+    exit_code = 28
+    next_step = "'statpress plan CONFIG' says which period is next. Nothing was charged."
+
+
 class DomainTooLargeError(ConfigError):
     """More cells than a joint table, or the tables to measure, may have."""
 

@@ -54,7 +54,7 @@ ON_THE_SERVER = frozenset(
     for name in (
         "benchmarks/test_orchestration_overhead", "system/test_canary", "system/test_deploy",
         "system/test_monitoring", "system/test_review_form", "system/test_robustness",
-        "system/test_schedule", "system/test_server",
+        "system/test_schedule", "system/test_series_schedule", "system/test_server",
     )
 )  # fmt: skip
 """Files whose tests share the session's Prefect server, which takes long to start: one worker's."""

@@ -48,7 +48,9 @@ COMMANDS = {
     ),
     "run": (
         "release_commands:run",
-        "Press a release: count, charge, draw, check, publish.",
+        "Press a release: count, charge, draw, check, publish.\n\n"
+        "Of a config with a section 'series' it releases the period that is named, or all that are "
+        "due.",
     ),
     "rerelease": (
         "release_commands:rerelease",

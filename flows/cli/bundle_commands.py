@@ -13,7 +13,7 @@ from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
 from statpress.mechanisms.errors import BundleVerificationError, QueryError
 
 if TYPE_CHECKING:
-    from statpress.tasks.release.opened import Estimates
+    from statpress.tasks.release.opened import Estimates, Of
 
 Consistent = Annotated[
     bool,
@@ -62,6 +62,22 @@ By = Annotated[
     ),
 ]
 Csv = Annotated[bool, Parameter(name="--csv", negative="", help="Print CSV.")]
+Copies = Annotated[
+    bool,
+    Parameter(
+        name="--copies",
+        negative="",
+        help="Answer by the copies of the records, combined by Rubin's rule, in place of the noisy "
+        "tables: also what was not measured, which copies guess.",
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    Parameter(
+        name="--plot",
+        help="Draw the estimates with their intervals to a file .png, .svg or .pdf as well.",
+    ),
+]
 Conditions = Annotated[
     list[str] | None,
     Parameter(
@@ -197,7 +213,8 @@ def query(
         Parameter(
             name="--difference",
             help="Means of this column among the values of the one that --by names, less that "
-            "among the first.",
+            "among the first; of a column without numbers shares of its values, and with "
+            "COLUMN=VALUE,VALUE the share of these.",
         ),
     ] = None,
     correlation: Annotated[
@@ -213,12 +230,15 @@ def query(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    copies: Copies = False,
+    plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
 ) -> Result:
     """Estimate counts, means, shares or quantiles from a bundle's noisy tables; costs no budget.
 
-    Answers never come from synthetic records. What was not measured is refused.
+    Answers never come from the single file of synthetic records. What was not measured is refused,
+    except on copies.
 
     Args:
         bundle: The bundle's folder, a zip file of it, or the address below which its files lie.
@@ -251,6 +271,9 @@ def query(
             next_step="Ask once for each; figures by groups take --by, and counts --columns.",
         )
     of = asked[named[0]] if named else ()
+    values: tuple[str, ...] = ()
+    if difference and "=" in difference:
+        ((of, values),) = conditions_of([difference]).items()
     question = Question(
         columns=tuple(columns or by or ()),
         conditions=conditions_of(where or ()),
@@ -259,8 +282,11 @@ def query(
         confidence=confidence,
         population=population,
         share=below,
+        values=values,
     )
-    return _answered(open_release(bundle, product=product).ask(question), csv, json)
+    release = open_release(bundle, product=product)
+    release = release.on_copies if copies else release
+    return _answered(release.ask(question), plot, csv, json)
 
 
 def regress(
@@ -270,6 +296,8 @@ def regress(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    copies: Copies = False,
+    plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
 ) -> Result:
@@ -287,16 +315,17 @@ def regress(
     from statpress.tasks.release.opened import open_release
 
     release = open_release(bundle, product=product)
-    fitted = release.regress(
-        formula, of="population" if population else "records", confidence=confidence
-    )
-    return _answered(fitted, csv, json)
+    of: Of = "population" if population else "records"
+    release = release.on_copies if copies else release
+    return _answered(release.regress(formula, of=of, confidence=confidence), plot, csv, json)
 
 
-def _answered(estimates: Estimates, csv: bool, json: bool) -> Result:
+def _answered(estimates: Estimates, plot: Path | None, csv: bool, json: bool) -> Result:
     from statpress.flows import facts as reports
 
     facts = estimates.facts
+    if plot is not None:
+        estimates.plot(plot)
     return Result(
         json=json,
         facts=lambda: reports.query_facts(facts),

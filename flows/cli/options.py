@@ -100,6 +100,12 @@ Overrides = Annotated[
 ]
 
 
+Period = Annotated[
+    str | None,
+    Parameter(name="--period", help="Of the config's series, such as 2026-10 or 2026-Q3."),
+]
+
+
 def home_of(folder: Path | None) -> Home:
     """The home that an option or the environment names; messages then name it as well."""
     from statpress.flows.terminal import remember_home
@@ -109,11 +115,12 @@ def home_of(folder: Path | None) -> Home:
     return Home.of(folder) if folder else Home.default()
 
 
-def order_of(config: Path, options: list[str] | None) -> Order:
+def order_of(config: Path, options: list[str] | None, period: str | None = None) -> Order:
     """The order for a config with the overrides of the environment and of options."""
     from statpress.configs.order import Order
 
-    return Order(config, overrides_of(options or []))
+    order = Order(config, overrides_of(options or []))
+    return order if period is None else order.at_period(period)
 
 
 def overrides_of(options: list[str]) -> tuple[Override, ...]:

@@ -17,6 +17,7 @@ from statpress.flows.cli.options import (
     Json,
     NoOrchestrator,
     Overrides,
+    Period,
     Result,
     Sign,
     Timings,
@@ -29,6 +30,7 @@ from statpress.flows.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
     from statpress.tasks.release.run_places import Outcome
 
@@ -37,6 +39,9 @@ Seed = Annotated[
     int | None,
     Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
 ]
+
+
+Again = Annotated[bool, Parameter(negative="")]
 
 
 def demo(
@@ -84,7 +89,9 @@ def demo(
     return Result(json=json, facts=done.facts, report=report)
 
 
-def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Result:
+def validate(
+    config: Path, *, period: Period = None, set_: Overrides = None, json: Json = False
+) -> Result:
     """Check a config without opening its source.
 
     Args:
@@ -94,7 +101,7 @@ def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Res
     from statpress.mechanisms.errors import together
     from statpress.tasks.release.foreseen import plan_or_faults, warnings
 
-    release = load_order(order_of(config, set_))
+    release = load_order(order_of(config, set_, period))
     planned, faults = plan_or_faults(release)
     if planned is None or faults:
         raise together(faults)
@@ -118,6 +125,7 @@ def plan(
     *,
     compare: bool = False,
     html: Annotated[Path | None, Parameter(name="--html")] = None,
+    period: Period = None,
     set_: Overrides = None,
     home: HomeFolder = None,
     json: Json = False,
@@ -140,8 +148,13 @@ def plan(
         from statpress.tasks.release.plan_page import check_page
 
         check_page(html)
-    order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
-    remaining = remaining_budget(place, order.release.config.dataset)
+    order, place = PlannedOrder.of(order_of(config, set_, period)), home_of(home)
+    calendar = None
+    if order.release.config.series is not None:
+        from statpress.tasks.release.series import calendar_of
+
+        calendar = calendar_of(place, order.release)
+    remaining = remaining_budget(place, order.release.config.dataset, order.release.period_text)
     account = account_terms(place, order.release.config.dataset)
     looks = None if account is None else account.looks_left
     planned = plan_for_account(place, order.release, order.plan)
@@ -170,11 +183,14 @@ def plan(
         stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
         said = reports.plan_facts(order.release, planned, remaining)
         if account is not None and account.has_design:
-            said |= {"design": account.design, "design_in_words": account.panel.design.words}
+            said |= {"design": account.design, "design_in_words": account.panel.words}
+        if calendar is not None:
+            said |= {"series": calendar.facts()}
         return said | stops | compared | written
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, planned, remaining)
+        yield from () if calendar is None else calendar.words()
         if account is not None and account.has_design:
             yield design_in_words(account)
         if looks is not None:
@@ -281,6 +297,8 @@ def audit(
 def run(
     config: Path,
     *,
+    period: Period = None,
+    again: Again = False,
     set_: Overrides = None,
     home: HomeFolder = None,
     no_orchestrator: NoOrchestrator = False,
@@ -293,36 +311,60 @@ def run(
 ) -> Result:
     """Press a release: count, charge, draw, check, publish.
 
+    Of a config with a section 'series' it releases the period that is named, or all that are due.
+
     Args:
         config: The release config.
+        again: Charge the period once more, which was charged and published nothing.
     """
-    started = time.perf_counter()
-    from statpress.flows.runner import open_context, run_release
+    from statpress.configs.loading import leaves_period_open
+    from statpress.flows.runner import open_context, plain_context, run_due, run_release
     from statpress.flows.terminal import Progress
     from statpress.tasks.private_zone.workers import Parallel
 
-    written = order_of(config, set_)
+    written, place = order_of(config, set_, period), home_of(home)
     signer = private_key(sign) if sign else None
     parallel = Parallel.of(os.environ, workers, dask)
-    with (
-        Progress(shown=not json) as progress,
-        open_context(
-            home_of(home),
-            orchestrated=not no_orchestrator,
-            listener=progress,
-            parallel=parallel,
-        ) as context,
-    ):
-        from statpress.configs.loading import PlannedOrder
-        from statpress.tasks.release.foreseen import check_places
 
-        order = PlannedOrder.of(written)  # a faulty config need not wait for a server
-        check_places(
-            context.home, order.release, seeded=insecure_seed is not None, signed=sign is not None
+    def press_one(one: Order, progress: Progress, started: float) -> Result:
+        with open_context(
+            place, orchestrated=not no_orchestrator, listener=progress, parallel=parallel
+        ) as context:
+            from statpress.configs.loading import PlannedOrder
+            from statpress.tasks.release.foreseen import check_places
+
+            order = PlannedOrder.of(one)  # a faulty config need not wait for a server
+            seeded, signed = insecure_seed is not None, sign is not None
+            check_places(context.home, order.release, seeded=seeded, signed=signed)
+            planned = time.perf_counter() - started if timings else None
+            outcome = run_release(
+                context, order, again=again, insecure_seed=insecure_seed, signer=signer
+            )
+        return outcome_result(json, outcome, context, started, planned)
+
+    started = time.perf_counter()
+    with Progress(shown=not json) as progress:
+        if insecure_seed is not None or again or not leaves_period_open(written):
+            return press_one(written, progress, started)
+        context = plain_context(place, orchestrated=False, listener=progress)
+        results, due = run_due(
+            context, written, lambda one, _: press_one(one, progress, time.perf_counter())
         )
-        planned = time.perf_counter() - started
-        outcome = run_release(context, order, insecure_seed=insecure_seed, signer=signer)
-    return outcome_result(json, outcome, context, started, planned if timings else None)
+
+    def report() -> Iterator[Any]:
+        for each in results:
+            yield from each.report()
+        yield f"{due.words[:1].upper()}{due.words[1:]}."
+
+    return Result(
+        json=json,
+        facts=lambda: {
+            "released": [each.facts() for each in results],
+            "waits": due.waits,
+            "then": due.words,
+        },
+        report=report,
+    )
 
 
 def outcome_result(
@@ -379,6 +421,7 @@ def rerelease(
     name: str | None = None,
     folder: Path | None = None,
     plan_only: Annotated[bool, Parameter(negative="")] = False,
+    again: Again = False,
     yes: Yes = False,
     home: HomeFolder = None,
     no_orchestrator: NoOrchestrator = False,
@@ -399,6 +442,7 @@ def rerelease(
         folder: Where the config's paths are taken from under --renew; by default the folder of
             the bundle's own config if the data is there, else the current one.
         plan_only: Show what it would change and cost, and stop.
+        again: Charge it once more, if it is of a period, was charged and published nothing.
     """
     started = time.perf_counter()
     from statpress.configs.order import from_options
@@ -438,7 +482,7 @@ def rerelease(
             parallel=parallel,
         ) as context,
     ):
-        outcome = run_release(context, proposal.planned, signer=signer)
+        outcome = run_release(context, proposal.planned, again=again, signer=signer)
     return outcome_result(
         json,
         outcome,

@@ -38,6 +38,7 @@ would be charged once for many.
 one that was charged before the change may have been recruited under the earlier design and may take
 part as that one says; everybody else as the new one says. So the family in force is that of the
 new design, together with the sets of each earlier one that have a period up to its last.
+So a design is changed once the last period with people of the earlier one was charged.
 ``lifetime``, which says nothing of anybody, leaves none behind: the design that follows it is one
 of all periods, those before it as well.
 """
@@ -247,6 +248,15 @@ class Panel:
         if self.design in (LIFETIME, design) or last_period is None:
             return Panel(design, self.earlier)  # lifetime says nothing of a person
         return Panel(design, (*self.earlier, (self.design, last_period)))
+
+    @property
+    def words(self) -> str:
+        """What it says of a person, as a clause."""
+        earlier = (
+            f"; whoever took part in one up to {until} goes by the earlier design '{design}'"
+            for design, until in self.earlier
+        )
+        return self.design.words + "".join(earlier)
 
     def largest(self, amounts: Mapping[str, Decimal], period: str | None = None) -> Decimal:
         """As of ``Design.largest``, over the sets of the design in force and the earlier ones."""

@@ -20,14 +20,14 @@ import functools
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.column import Category, Codes, Column, Ranges
+from statpress.mechanisms.domain.column import Category, Codes, Column, Ranges, in_words
 from statpress.mechanisms.errors import ConfigError, EdgesError
 
 __all__ = [
@@ -229,14 +229,16 @@ class Numeric(Ranges):
     """Real numbers in bins between declared edges, clamped at both ends.
 
     Bin j holds edges[j] <= x < edges[j+1]; the last bin holds its upper edge.
-    Bins are released as midpoints.
+    Bins are released as midpoints, of whole numbers as the mean of those that they hold.
 
     Attributes:
         edges: At least two finite numbers, strictly increasing.
+        whole: Whether the numbers are whole, as declared: a bin that holds a single one is it.
     """
 
     kind: ClassVar[str] = "numeric"
     edges: tuple[float, ...]
+    whole: bool = field(default=False, repr=False)  # it is read as one of other numbers
 
     @staticmethod
     def uniform_edges(lower: float, upper: float, bins: int) -> tuple[float, ...]:
@@ -253,6 +255,22 @@ class Numeric(Ranges):
             raise EdgesError("An edge is not a finite number.", where=self.name)
         if np.any(self.edge_array[1:] <= self.edge_array[:-1]):
             raise EdgesError("Edges overlap or are not in increasing order.", where=self.name)
+        if self.whole:
+            self._check_whole()
+
+    def _check_whole(self) -> None:
+        """Refuse bins that hold no whole number."""
+        if np.abs(self.edge_array).max() > 2**53:
+            raise EdgesError("Edges of whole numbers lie within ±2**53.", where=self.name)
+        first, last = self._limits(np.arange(self.n_bins))
+        if np.any(last < first):
+            j = int(np.argmax(last < first))
+            raise EdgesError(
+                f"No whole number lies in the cell from {in_words(self.edges[j])} to "
+                f"{in_words(self.edges[j + 1])}.",
+                where=self.name,
+                next_step="Give edges that have one in each cell, or leave out 'whole'.",
+            )
 
     @functools.cached_property
     def edge_array(self) -> NDArray[np.float64]:
@@ -273,6 +291,8 @@ class Numeric(Ranges):
             raise EdgesError(f"The special value {value} is not a number.", where=self.name)
         if not math.isfinite(value):
             raise EdgesError("A special value is not a finite number.", where=self.name)
+        if self.whole and value % 1:
+            raise EdgesError(f"The special value {value} is not a whole number.", where=self.name)
         return float(value) + 0.0  # -0.0 is 0.0
 
     @property
@@ -292,20 +312,36 @@ class Numeric(Ranges):
     def _is_above(self, value: float, j: int) -> bool:
         return bool(value > self._middles(np.array([j]))[0])
 
+    @property
+    def _single(self) -> bool:
+        return self.whole and bool(np.equal(*self._limits(np.arange(self.n_bins))).all())
+
     def _middles(self, bins: Codes) -> NDArray[Any]:
-        return np.asarray(self.edge_array[bins] / 2 + self.edge_array[bins + 1] / 2)
+        first, last = self._limits(bins)
+        return np.asarray(first / 2 + last / 2)
 
     @property
     def borders(self) -> NDArray[np.float64]:
         return self.edge_array
 
     def _limits(self, bins: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.edge_array[bins], self.edge_array[bins + 1]
+        first, last = self.edge_array[bins], self.edge_array[bins + 1]
+        if not self.whole:
+            return first, last
+        below = np.where(bins == self.n_bins - 1, np.floor(last), np.ceil(last) - 1)
+        return np.ceil(first) + 0.0, below + 0.0  # -0.0 is 0.0
 
     def _n_left(self, bins: Codes) -> NDArray[np.int64]:
-        return np.ones(len(bins), dtype=np.int64)
+        if not self.whole:
+            return np.ones(len(bins), dtype=np.int64)
+        first, last = self._limits(bins)
+        special = np.array(self.special, dtype=np.float64)
+        return (last - first).astype(np.int64) + 1 - n_between(special, first, last + 1)
 
     def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        if self.whole:
+            steps = np.floor(fractions * self._n_left(bins))
+            return skipping(np.array(self.special), self._limits(bins)[0], steps)
         low, high = self.edge_array[bins], self.edge_array[1:][bins]
         last = np.nextafter(high, low)  # of each bin, the greatest value
         values = np.clip(low * (1 - fractions) + high * fractions, low, last)

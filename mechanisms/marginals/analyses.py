@@ -125,9 +125,7 @@ class Analyses:
     def share(self, name: str, codes: Collection[int], where: Kept) -> Interval:
         """The share of records with one of the codes, of those that are not missing."""
         column = self.domain[name]
-        there = self.function(name, (~column.is_missing(np.arange(column.size))).astype(float))
-        there *= self.kept(where)
-        those = self.kept({name: codes}) * there
+        those, there = (each * self.kept(where) for each in self._those(name, codes))
         if self.sample and not self.domain.absent and not where and not column.missing:
             n = float(self.residuals.values[()])
             value, error, lower, upper, *_ = self._sum(those)
@@ -148,12 +146,15 @@ class Analyses:
             confidence=self.confidence,
         )
 
-    def difference(self, name: str, one: Kept, other: Kept) -> Interval:
+    def difference(
+        self, name: str, one: Kept, other: Kept, codes: Collection[int] | None = None
+    ) -> Interval:
         """The mean of a column among some records less that among others, who are none of them.
 
+        With codes it is the share of records that have one of them, of those that are not missing.
         The p-value is of the hypothesis that both are equal.
         """
-        values, there = self.amounts(name)
+        values, there = self.amounts(name) if codes is None else self._those(name, codes)
         first, second = self.kept(one) * there, self.kept(other) * there
         group = tuple(sorted({*first.group, *second.group}))
         both = CellFunction(group, first.along(group) + second.along(group))
@@ -181,6 +182,12 @@ class Analyses:
         group = (self.domain.names.index(name),)
         error = self.residuals.table_variance(group) ** 0.5
         return np.flatnonzero(self.residuals.table(group) > errors * error)
+
+    def _those(self, name: str, codes: Collection[int]) -> tuple[CellFunction, CellFunction]:
+        """1 for records with one of the codes, and 1 for those that are not missing, else 0."""
+        column = self.domain[name]
+        there = self.function(name, (~column.is_missing(np.arange(column.size))).astype(float))
+        return self.kept({name: codes}) * there, there
 
     def _least_squares(self, outcome: CellFunction, regressors: list[CellFunction]) -> LeastSquares:
         self._check_units()

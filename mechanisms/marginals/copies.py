@@ -31,15 +31,18 @@ each copy, with a random one upon it that is wider than most interactions of soc
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from statpress.mechanisms.domain.contingency_table import GroupCounts
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
+from statpress.mechanisms.marginals.analyses import numbers_of
 from statpress.mechanisms.marginals.denoising import (
     Basis,
     Model,
@@ -221,6 +224,84 @@ class Copies:
             sweeps=SWEEPS,
             copied=self.codes,
         )
+
+    @functools.cached_property
+    def too_short(self) -> Mapping[Group, tuple[float | None, float | None]]:
+        """How many times too short intervals from one set of records are, of pairs of columns.
+
+        The first figure is of the shares of a pair's cells, in the median over those with ``LEAST``
+        records or more, the second of the slope of least squares of the second column on the first,
+        if both have numbers. Each is the standard error that the copies show over the one that a
+        set of records has if it is taken for the confidential one; None where there is none. Of
+        more than ``MOST_COUNTED`` pairs some are counted, at even steps.
+        """
+        columns, sizes = self.released.domain.columns, self.released.sizes
+        pairs = [
+            pair
+            for pair in itertools.combinations(range(len(sizes)), 2)
+            if sizes[pair[0]] * sizes[pair[1]] <= _MOST_CELLS
+        ]
+        pairs = pairs[:: math.ceil(len(pairs) / MOST_COUNTED) or 1] if self.number else []
+        share = len(self.codes) / self.released.n_records
+        found: dict[Group, tuple[float | None, float | None]] = {}
+        for start in range(0, len(pairs), _AT_ONCE):
+            some = pairs[start : start + _AT_ONCE]
+            for pair, *tables in zip(
+                some, *(_counted(sizes, some, codes) for codes in self.sets), strict=True
+            ):
+                counts = np.array(tables, dtype=np.float64)
+                slope = _slope_too_short(counts, [numbers_of(columns[c]) for c in pair], share)
+                found[pair] = _shares_too_short(counts, share), slope
+        return found
+
+
+def _counted(
+    sizes: Sequence[int], pairs: Sequence[Group], codes: NDArray[np.unsignedinteger]
+) -> list[NDArray[np.int64]]:
+    """The tables of pairs of some records, codes unsigned[n, d]."""
+    counting = GroupCounts(sizes, pairs)
+    counting.add({column: np.ascontiguousarray(codes[:, column]) for column in counting.columns})
+    return counting.tables()
+
+
+LEAST, MOST_COUNTED, _MOST_CELLS, _AT_ONCE = 10, 200, 10_000, 20
+
+
+def _shares_too_short(counts: Floats, share: float) -> float | None:
+    """Of the shares of cells, from counts float64[M, a, b]."""
+    shares = counts / counts[0].sum()
+    naive = shares * (1 - shares) / counts[0].sum()
+    known = (counts.mean(axis=0) >= LEAST) & (naive.mean(axis=0) > 0)
+    ratios = _ratios(shares[:, known], naive[:, known], share)
+    return float(np.median(ratios)) if ratios.size else None
+
+
+def _slope_too_short(counts: Floats, values: Sequence[Floats], share: float) -> float | None:
+    """Of the slope of the second column on the first, from counts float64[M, a, b]."""
+    there = [np.flatnonzero(np.isfinite(each)) for each in values]
+    if min(map(len, there)) < 2:
+        return None
+    weights = counts[:, there[0]][:, :, there[1]]
+    x, y = (each[codes] for each, codes in zip(values, there, strict=True))
+    n = weights.sum(axis=(1, 2))
+    x = x - x.mean()
+    y = y - y.mean()
+    with np.errstate(all="ignore"):
+        mean_x, mean_y = weights.sum(axis=2) @ x / n, weights.sum(axis=1) @ y / n
+        xx = weights.sum(axis=2) @ x**2 - n * mean_x**2
+        yy = weights.sum(axis=1) @ y**2 - n * mean_y**2
+        xy = np.einsum("mab,a,b->m", weights, x, y) - n * mean_x * mean_y
+        slopes = xy / xx
+        naive = (yy - slopes * xy) / (n - 2) / xx
+        ratios = _ratios(slopes, naive, share)
+    return float(ratios) if np.isfinite(ratios) else None
+
+
+def _ratios(figures: Floats, naive: Floats, share: float) -> Floats:
+    """Standard errors by Rubin's rule over naive ones; both float64[M, ...], by copy."""
+    between = (1 + 1 / len(figures)) * figures.var(axis=0, ddof=1)
+    within = naive.mean(axis=0)
+    return np.asarray(np.sqrt((share * within + between) / within))
 
 
 def _bases(model: Model, pair: Group) -> tuple[Basis, Basis]:

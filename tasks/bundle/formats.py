@@ -172,9 +172,21 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def profile_file(
-    path: Path, domain: Domain, extra: tuple[str, ...] = (), *, spread: bool = False
+    path: Path,
+    domain: Domain,
+    extra: tuple[str, ...] = (),
+    *,
+    spread: bool = False,
+    blank: int = 0,
 ) -> dict[str, int]:
     """Count the rows of a file and what does not fit the domain; reads it in batches.
+
+    Args:
+        path: The file.
+        domain: Its first columns.
+        extra: The names of the others.
+        spread: Whether values lie anywhere within their cells.
+        blank: How many rows at the beginning have no values of the domain.
 
     Returns:
         ``rows``; ``schema``, 1 if names or types differ from the declared ones;
@@ -195,9 +207,13 @@ def profile_file(
         ):
             figures["schema"] = 1
             continue
+        empty, batch = batch.slice(0, blank), batch.slice(blank)
+        blank -= empty.num_rows
         for column in domain.columns:
             inside = allowed[column.name](batch.column(column.name))
-            figures[f"outside {column.name}"] += batch.num_rows - (pc.sum(inside).as_py() or 0)
+            wrong = batch.num_rows - (pc.sum(inside).as_py() or 0)
+            filled = empty.num_rows - empty.column(column.name).null_count
+            figures[f"outside {column.name}"] += wrong + filled
     return figures
 
 
@@ -261,6 +277,15 @@ def csv_text(text: str) -> str:
     '=1 ''+ '
     """
     return re.sub(_FORMULA, r"'\1", text)
+
+
+def text_of_csv(text: str) -> str:
+    """What a text that stands in a CSV file was.
+
+    >>> print(text_of_csv(csv_text("'+")), text_of_csv("'"))
+    '+ '
+    """
+    return re.sub(_WRITTEN, r"\1", text)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""``datapackage.json``, and the codebook, citation and section of a README that are read from it.
+"""``datapackage.json``, and the codebook, citation and sections of a README that are read from it.
 
 The package says what a bundle is, who publishes it, and what its files and their columns are.
 Source: Frictionless Data Package v1 (https://specs.frictionlessdata.io/data-package/), with the
@@ -25,6 +25,7 @@ from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.formats import format_named
+from statpress.tasks.catalogues.usage import USAGE, usage_section
 from statpress.tasks.pages.rendering import escaped, markdown
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Field, codebook, fields_with_words
@@ -45,6 +46,7 @@ _TYPES = {
 _FIELD_TYPES = {"string": "text", "boolean": "true or false", "integer": "whole number"}
 _WIDEST_CODES = 1e15
 _MOST_EDGES = 12
+_DOI = r"https://doi\.org/(10\.[0-9]{4,9}(?:\.[0-9]+)?/[A-Za-z0-9:/_;.()\[\]\\-]+)"  # as CFF takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +277,8 @@ def _numbers(declared: Mapping[str, Any]) -> _Form:
             listed = [*listed[: _MOST_EDGES - 2], "...", high]
         cells = f"{n_cells:,} cells between {', '.join(listed)}"
     cells += "; a value on an edge is in the cell above"
+    if declared.get("whole"):
+        cells += ", and a cell counts as the mean of the whole numbers in it"
     outside = f"A value below {low} counted in the lowest cell, one above {high} in the highest."
     return f"{low} to {high}", cells, outside, "they counted in the lowest cell"
 
@@ -330,6 +334,40 @@ def citation(package: Mapping[str, Any]) -> str:
     return f"{str(publisher['title']).rstrip('.')}. ({year}). {title}. {where}".rstrip()
 
 
+CITATION_NAME = "CITATION.cff"
+
+
+def citation_file(package: Mapping[str, Any]) -> str:
+    """How to cite the release, for programs; every line is JSON, and so YAML.
+
+    Source: Druskat and others 2021, Citation File Format 1.2.0, doi:10.5281/zenodo.5171937. It asks
+    for an author, who is the publisher.
+    """
+    publisher = contributor(package, "publisher") or {"title": "Publisher not named"}
+    identifier = str(package.get("id", ""))
+    doi = re.fullmatch(_DOI, identifier)
+    licence: Mapping[str, str] = next(iter(package.get("licenses", ())), {})
+    facts = {
+        "cff-version": "1.2.0",
+        "message": "If you use these data, please cite them as below.",
+        "type": "dataset",
+        "title": package["title"],
+        "abstract": package.get("description"),
+        "authors": [_given({"name": publisher["title"], "website": publisher.get("path")})],
+        "date-released": package.get("created", "")[:10],
+        "doi": doi and doi[1],
+        "identifiers": [] if doi else [{"type": "other", "value": identifier}],
+        "url": package.get("homepage"),
+        "license": licence.get("name"),
+        "license-url": None if licence.get("name") else licence.get("path"),
+        "keywords": list(dict.fromkeys(package.get("keywords", ()))),
+    }
+    lines = (
+        f"{key}: {json.dumps(said, ensure_ascii=False)}" for key, said in facts.items() if said
+    )
+    return "\n".join([*lines, ""])
+
+
 def contributor(package: Mapping[str, Any], role: str) -> Mapping[str, Any] | None:
     """Who has a role, ``publisher`` or ``contact``; None if nobody is named."""
     named = (each for each in package.get("contributors", ()) if each.get("role") == role)
@@ -356,9 +394,11 @@ def publication_section(package: Mapping[str, Any]) -> str:
 
 
 def with_publication(text: str, package: Mapping[str, Any]) -> str:
-    """A README with this section at its end, in place of the one that it may have."""
-    kept, _, _ = text.partition(f"\n{HEADING}\n")
-    return f"{kept.rstrip()}\n\n{publication_section(package)}"
+    """A README with its sections of use and publication, in place of those that it may have."""
+    for heading in (USAGE, HEADING):
+        text, _, _ = text.partition(f"\n{heading}\n")
+    sections = (text, usage_section(package), publication_section(package))
+    return "\n\n".join(each.rstrip() for each in sections if each) + "\n"
 
 
 def _citation(package: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from statpress.tasks.catalogues import linked_data, sdmx
+from statpress.tasks.catalogues.data_package import CITATION_NAME, citation_file
 from statpress.tasks.catalogues.linked_data import Publication
 
-NAMES = frozenset({linked_data.DCAT_NAME, linked_data.CROISSANT_NAME})
+NAMES = frozenset({linked_data.DCAT_NAME, linked_data.CROISSANT_NAME, CITATION_NAME})
 """Of the files that every bundle has."""
 SDMX = "sdmx"
 """The folder of the tables in SDMX, which only a config that asks for them has."""
@@ -21,6 +22,7 @@ def metadata_files(folder: Path, *, with_sdmx: bool = False) -> Iterator[tuple[s
     publication = Publication(folder)
     yield linked_data.DCAT_NAME, _text(linked_data.dcat_dataset(publication))
     yield linked_data.CROISSANT_NAME, _text(linked_data.croissant_dataset(publication))
+    yield CITATION_NAME, citation_file(publication.package).encode()
     for table in sdmx.tables(publication) if with_sdmx else ():
         yield sdmx_paths(table.product)[0], sdmx.observations(table)
 
@@ -55,10 +57,12 @@ def changed_metadata(folder: Path) -> list[str]:
     """
     if not any((folder / name).exists() for name in NAMES):
         return []  # of an earlier version
-    made = metadata_files(folder, with_sdmx=(folder / SDMX).is_dir())
+    made = dict(metadata_files(folder, with_sdmx=(folder / SDMX).is_dir()))
+    if not (folder / CITATION_NAME).exists():
+        del made[CITATION_NAME]  # of an earlier version
     return [
         path
-        for path, content in made
+        for path, content in made.items()
         if not (folder / path).is_file() or (folder / path).read_bytes() != content
     ]
 

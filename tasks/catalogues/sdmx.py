@@ -163,7 +163,8 @@ class Dimension:
                 return plain
             code = int(column.bins_of(own)[0])
         if isinstance(column, Numeric):
-            return f"{column.edges[code]:g} to {column.edges[code + 1]:g}"
+            (first,), (last,) = column.limits_of(column.codes_of_bins(np.array([code])))
+            return plain if first == last else f"{first:g} to {last:g}"
         if isinstance(column, Integer) and column.width > 1:
             first = column.begin_of(code)
             return f"{first} to {first + column.width - 1}"

@@ -229,7 +229,7 @@ class Positions:
                     if not flaw:
                         self._keep(row.sequence, row.kind, row.hash, body)
                         continue
-                raise _broken(flaw or "The entry is not in its form.", self.length + 1)
+                raise _broken(flaw or "The entry is not in the form of its kind.", self.length + 1)
 
     def watch(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Pass entries on to whoever checks them; those that were passed count as read."""

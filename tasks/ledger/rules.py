@@ -106,8 +106,8 @@ def check_register(state: State, body: Body) -> None:
 def open_account(draft: State, entry: Entry) -> None:
     """The effect of a registration."""
     body = entry.body
-    panel = Panel(Design.parse(body.get("design", "lifetime")))
-    draft.accounts[body["dataset"]] = Account(entry, body["policy"], limit_of(body), panel=panel)
+    account = Account(entry, body["policy"], limit_of(body), panel=panel_after(Panel(), body))
+    draft.accounts[body["dataset"]] = account
 
 
 def signed_fields(fields: frozenset[str], body: Body) -> frozenset[str]:
@@ -129,11 +129,11 @@ def amendment_statement(account: Account, body: Body) -> list[object]:
     return ["statpress amendment", *(body[name] for name in names), before]
 
 
-def panel_after(account: Account, body: Body) -> Panel:
-    """The panel of an account once an amendment is in force."""
+def panel_after(panel: Panel, body: Body) -> Panel:
+    """The panel of an account once a registration or an amendment is in force."""
     if "design" not in body:
-        return account.panel
-    return account.panel.followed_by(Design.parse(body["design"]), body["last_period"])
+        return panel
+    return panel.followed_by(Design.parse(body["design"]), body.get("last_period"))
 
 
 def check_signer(account: Account, body: Body, statement: list[object], where: str = "") -> None:
@@ -162,7 +162,7 @@ def check_signer(account: Account, body: Body, statement: list[object], where: s
 def check_amend(state: State, body: Body) -> None:
     """Raise unless the body changes policy, limit or design, with a reason if it allows more."""
     account, limit = state.account_of(body["dataset"]), limit_of(body)
-    after = replace(account, panel=panel_after(account, body))
+    after = replace(account, panel=panel_after(account.panel, body))
     spent = after.spent_by_one(measures=limit.amounts)
     same = body["policy"] == account.policy and after.design == account.design
     flaw, step = "", ""
@@ -265,7 +265,7 @@ def amend_account(draft: State, entry: Entry) -> None:
         body["dataset"],
         policy=body["policy"],
         limit=limit_of(body),
-        panel=panel_after(account, body),
+        panel=panel_after(account.panel, body),
         amendments=(*account.amendments, entry),
     )
 
@@ -742,12 +742,12 @@ class Balance:
     Attributes:
         account: Before the entry.
         loss: What is charged; below 0 where it is given back.
-        period: Of the charge.
+        period: Of the charge; None if it names none, which counts for everybody.
     """
 
     account: Account
     loss: Loss
-    period: str | None
+    period: str | None = None
 
     @property
     def spent(self) -> Loss:

@@ -30,6 +30,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import warnings
 from statpress.tasks.release.run_places import Outcome, design_in_words
+from statpress.tasks.release.series import Calendar, Due, calendar_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -50,7 +51,8 @@ def run_name(config: ReleaseConfig, run_id: str) -> str:
     """What a release's run is called: the dataset, the period that it is of or the day, the run."""
     of, day = config.about.temporal, datetime.now(UTC).date().isoformat()
     ends = [end for end in (of.start, of.end) if end] if of else []
-    period = " to ".join(dict.fromkeys(ends)) or day
+    named = config.series.current if config.series else None
+    period = named or " to ".join(dict.fromkeys(ends)) or day
     return f"{config.dataset}, {period}, {run_id[:_OF_THE_RUN]}"
 
 
@@ -78,11 +80,15 @@ def notice(
 
 @notice
 def show_plan(client: SyncPrefectClient, release: Release, plan: Plan, run_id: str) -> None:
-    """Name the run, tag it with its dataset, and show what it will release at what cost."""
-    run, dataset = watched_run(), release.config.dataset
+    """Name the run, tag it, and show what it will release at what cost.
+
+    Its tags are the dataset and, of a series, the series and the period.
+    """
+    run, dataset, series = watched_run(), release.config.dataset, release.config.series
+    series_tags = {series.name, str(release.period)} if series else set()
     if run is not None:
         name = run_name(release.config, run_id)
-        client.update_flow_run(run.id, name=name, tags=sorted({*run.tags, dataset}))
+        client.update_flow_run(run.id, name=name, tags=sorted({*run.tags, dataset, *series_tags}))
     rows = [plan_row(product) for product in plan.products]
     total = {name: canonical(plan.amounts[name]) for name in plan.amounts}
     text = (
@@ -98,6 +104,59 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan, run_id: s
     for warning in warnings(release, plan):
         text += f" **{escaped(warning)}**"
     show(client, dataset, "plan", "table", json.dumps(rows), text)
+
+
+@notice
+def name_schedule(client: SyncPrefectClient, release: Release) -> None:
+    """Name and tag the run that looks for the periods of a series that are due."""
+    run, series = watched_run(), release.config.series
+    if run is not None and series is not None:
+        name = f"{release.config.dataset}, {series.name}, periods due"
+        tags = sorted({*run.tags, release.config.dataset, series.name})
+        client.update_flow_run(run.id, name=name, tags=tags)
+
+
+SERIES_WAITING = "statpress.series.waiting"
+"""Event of a period that is due, and whose source is not there."""
+
+
+@notice
+def show_series(
+    client: SyncPrefectClient, home: Home, release: Release, due: Due | None = None
+) -> None:
+    """Show what became of the periods of a series; if one waits, emit an event for a notice.
+
+    Args:
+        client: Of the server.
+        home: Where the ledger lies.
+        release: Of the series.
+        due: Why no further period is released; None if one failed.
+    """
+    from prefect.events import emit_event
+
+    dataset, calendar = release.config.dataset, calendar_of(home, release)
+    if due is not None and due.waits:
+        emit_event(
+            event=SERIES_WAITING,
+            resource={
+                "prefect.resource.id": f"statpress.series.{key_of(f'{dataset}/{calendar.name}')}",
+                "prefect.resource.name": calendar.name,
+            },
+            payload={"dataset": dataset, "series": calendar.name, "words": due.words},
+        )
+    show(client, dataset, f"series-{key_of(calendar.name)}", "markdown", series_text(calendar))
+
+
+def series_text(calendar: Calendar) -> str:
+    """The periods of a series in Markdown: how far each has come, what it was charged, the next."""
+    rows = [
+        f"| {period} | {found.stage} | {canonical(found.spent['epsilon'])} | "
+        f"{canonical(found.spent['delta'])} |"
+        for period, found in calendar.due.items()
+    ]
+    head = [f"# Series {escaped(calendar.name)}", "", "| period | is | epsilon | delta |"]
+    last = f"Next is {calendar.following}, due on {calendar.day}."
+    return "\n".join([*head, "|---|---|---|---|", *rows, "", last])
 
 
 @notice

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from statpress.mechanisms.errors import OrchestratorError
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.series import Due
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -180,6 +181,20 @@ def final_state(outcome: Outcome) -> str | State[str]:
         message=f"Prepared and charged, not published: statpress approve {outcome.run_id}",
         data=str(outcome.bundle),
     )
+
+
+def schedule_state(released: Sequence[str], due: Due) -> State[str]:
+    """What a flow returns that released the periods of a series that are due.
+
+    Args:
+        released: The periods.
+        due: Why there is no further one.
+    """
+    from prefect.states import Completed
+
+    done = f"Released {', '.join(released)}" if released else "Released nothing"
+    name = "WaitingForSource" if due.waits else "UpToDate"
+    return Completed(name=name, message=f"{done}; {due.words}.", data=", ".join(released))
 
 
 def rejected() -> State[str]:

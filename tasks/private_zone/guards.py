@@ -335,7 +335,12 @@ class CuratorLog:
     """
 
     def __init__(self, folder: Path, run_id: str) -> None:
-        self.path = folder / f"{run_id}.log"
+        self._folder = folder
+        self.become(run_id)
+
+    def become(self, run_id: str) -> None:
+        """Go on as the log of a run whose id was not known before."""
+        self.path = self._folder / f"{run_id}.log"
         self.run_id = run_id
 
     def __repr__(self) -> str:

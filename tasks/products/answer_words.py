@@ -31,14 +31,16 @@ def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None)
 def caveats(facts: Mapping[str, Any]) -> list[str]:
     """How the estimates and intervals of an answer are meant."""
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
-    copied = facts["statistic"] == "combined"
+    copied = facts["statistic"] == "combined" or facts.get("on_copies", False)
     notes = [
-        ("Unbiased estimates from noisy tables, which may be negative." * sums)
-        or ("Estimates from copies of the records, by Rubin's rule." * copied)
+        ("Estimates from copies of the records, by Rubin's rule." * copied)
+        or ("Unbiased estimates from noisy tables, which may be negative." * sums)
         or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
-        f"{' or more' if sums and sample else ''}, not all of them together.",
+        f"{' or more' if sums and sample and not copied else ''}, not all of them together.",
     ]
+    if copied:
+        notes.append("How columns are related that were not measured together is a guess.")
     if sample is None:
         notes.append("They are of the records that were counted, without any error of sampling.")
     elif sums:

@@ -31,6 +31,8 @@ def cell_names(column: Column, field: Mapping[str, Any]) -> list[str]:
     ['0 to 20', '20 to 25.5', 'missing']
     >>> cell_names(Numeric(name="pay", edges=(0.0, 20.0, 25.5), special=(0, 22)), {})
     ['0', '0 to 20', '22', '20 to 25.5']
+    >>> cell_names(Numeric(name="visits", edges=(0, 1, 2, 5), whole=True), {})
+    ['0', '1', '2 to 5']
     """
     if isinstance(column, Ranges):
         names = _names_of_ranges(column, field)
@@ -56,7 +58,10 @@ def is_ordered(column: Column) -> bool:
 def _names_of_ranges(column: Ranges, field: Mapping[str, Any]) -> list[str]:
     """By code the ends of a bin, or its only value; special values with their label."""
     bins = column.codes_of_bins(np.arange(column.n_bins))
-    if isinstance(column, Numeric):
+    if isinstance(column, Numeric) and column.whole:
+        limits = zip(*column.limits_of(bins), strict=True)
+        names = [plain(a) if a == b else f"{plain(a)} to {plain(b)}" for a, b in limits]
+    elif isinstance(column, Numeric):
         ends = [plain(edge) for edge in column.edges]
         names = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
     elif isinstance(column, Integer) and column.width > 1:

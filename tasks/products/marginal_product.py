@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.configs.formats import STAT, stored_name
 from statpress.mechanisms.domain.column import tilts
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
-from statpress.mechanisms.marginals.marginals import Marginals, Microdata
+from statpress.mechanisms.marginals.marginals import Marginals, Microdata, WithinCells
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
@@ -255,6 +256,26 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}."
 
 
+def too_short_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much too short intervals are here that leave the noise out; blank if it is not known."""
+    figures = {
+        what: sorted(row[key] for row in rows if row.get(key) is not None)
+        for what, key in (("shares of two columns", "shares_too_short"),
+                          ("slopes of regressions", "slope_too_short"))
+    }  # fmt: skip
+    told = [
+        f"{np.median(known):.1f} times for {what} ({known[0]:.1f} to {known[-1]:.1f})"
+        for what, known in figures.items()
+        if known
+    ]
+    if not told:
+        return ""
+    return (
+        " Intervals computed from one set of these records as if they were real are too short, in "
+        f"the median {' and '.join(told)}: take them from the copies or from the noisy tables."
+    )
+
+
 def _kept(found: Microdata, pair: Group) -> str | None:
     """What the records keep of a measured pair's relation, by its published table."""
     relation = found.relations[pair]
@@ -394,6 +415,12 @@ def tables_of_records(
 Planned = PlannedProduct[Marginals]
 
 _COPY = ("integer", "The number of the set that the record belongs to, from 1.")
+_BLANK_COPY = (
+    "integer",
+    "The number of the set that the record belongs to, from 1; 0 for the block without values that "
+    "Stata's 'mi import flong' expects.",
+)
+_RECORD = ("integer", "The number of the record in its set, from 1; no two sets share a record.")
 _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_1": ("string", "A column of the records."),
     "column_2": ("string", "Another."),
@@ -420,6 +447,16 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
         "integer",
         f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
         "null if pairs were not scored.",
+    ),
+    "shares_too_short": (
+        "number",
+        "How many times too short intervals of the shares of their cells are, in the median, if "
+        "they are computed from one set of the records as if these were real: the standard error "
+        "that the copies show over that one. Null without copies, and for some of very many pairs.",
+    ),
+    "slope_too_short": (
+        "number",
+        "The same of the slope of least squares of the second column on the first, of numbers.",
     ),
 }
 
@@ -460,13 +497,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             domain=domain,
             spread=spread,
         )
-        copies = replace(
-            records,
-            stem=f"{name}_copies",
-            fields=[*records.fields, *described({_copy_name(domain): _COPY})],
-            title=f"{mechanism.copies} more sets of synthetic records",
-            most_rows=mechanism.copies * records.most_rows,
-        )
         tables = DataTable(
             stem=f"{name}_tables",
             fields=fields(mechanism.widest),
@@ -489,23 +519,60 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 expected=len(found.codes[0]),
                 rows=code_rows(domain, found.codes, within, leaning),
             )
-            copies = replace(
-                copies,
-                expected=mechanism.copies * len(found.codes[0]),
-                rows=_copy_rows(derived, spread, sloped),
-            )
             tables = replace(
                 tables,
                 expected=sum(table.values.size for table in drawn_tables(drawn)),
                 rows=table_rows(drawn, found.residuals, mechanism.widest),
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
-        earlier: tuple[DataTable, ...] = ()
+        more = [self._copies(product, records, derived)] if mechanism.copies else []
+        earlier = []
         if mechanism.prior is not None:
             used = None if derived is None else derived.raw.prior
-            earlier = (prior_table(name, domain, mechanism.prior, used),)
-        more = (copies,) if mechanism.copies else ()
+            earlier = [prior_table(name, domain, mechanism.prior, used)]
         return Publication((records, *more, tables, pairs, *earlier))
+
+    def _copies(
+        self, product: Planned, records: DataTable, derived: DerivedMicrodata | None
+    ) -> DataTable:
+        """Copies of records, for Stata and SPSS as their commands for imputed data take them.
+
+        Stata's begin with a block of as many records without any value: its commands expect the
+        incomplete data there, and nothing of the confidential records was observed. Copies with
+        fewer records than the source are in neither, since no command scales their variances.
+        """
+        domain, number = product.domain, product.mechanism.copies
+
+        def rows(keys: Sequence[str]) -> Rows | None:
+            within = product.mechanism.within_cells
+            return None if derived is None else _copy_rows(derived, within, keys)
+
+        copies = replace(
+            records,
+            stem=f"{product.name}_copies",
+            fields=[*records.fields, *described({_free_name("copy", domain): _COPY})],
+            title=f"{number} more sets of synthetic records",
+            most_rows=number * records.most_rows,
+            expected=None if records.expected is None else number * records.expected,
+            rows=rows(("copy",)),
+        )
+        if _fewer(product):
+            return replace(copies, instead={"dta": None, "sav": None})
+        keys = {_free_name("record", domain): _RECORD, _free_name("copy", domain): _BLANK_COPY}
+        stata = replace(
+            copies,
+            fields=[*records.fields, *described(keys)],
+            most_rows=copies.most_rows + records.most_rows,
+            blank=records.expected or 0,
+            expected=None if records.expected is None else (number + 1) * records.expected,
+            rows=rows(("record", "copy")),
+        )
+        spss = replace(
+            copies,
+            fields=[*records.fields, *described({_free_name("Imputation_", domain): _COPY})],
+            rows=rows(("Imputation_",)),
+        )
+        return replace(copies, instead={"dta": stata, "sav": spss})
 
     def working_memory(self, product: Planned) -> WorkingMemory:
         mechanism, n_records = product.mechanism, product.target.n_records
@@ -592,6 +659,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 f"records in `{name}_copies`, and combine the results as below."
             )
             notes["copies of records"] = _COPIES
+            if _fewer(product):
+                item += (
+                    " Copies are not written for Stata and SPSS, whose commands do not scale W by "
+                    "the records of a copy over those of the source."
+                )
         if unlisted := unlisted_in_words(product.domain):
             notes["not in any file by marginals"] = f"**Not in any file.** {unlisted}"
         return ReaderWords(item, notes)
@@ -604,8 +676,9 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """What was kept of the relations of pairs."""
         path = written_file(folder, f"{name}_pairs")
         rows = read_rows(path) if path is not None else ()
-        stated = rows and "kept" in rows[0]
-        return f"In {name} {kept_in_words(rows)}" if stated else ""
+        if not rows or "kept" not in rows[0]:
+            return ""
+        return f"In {name} {kept_in_words(rows)}{too_short_in_words(rows)}"
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
@@ -664,10 +737,17 @@ def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
         errors,
         [raw.get(pair) for pair in pairs],
     ]
+
+    def batches() -> Iterator[list[Any]]:
+        nothing = (None, None)
+        short = [found.copies.too_short.get(pair, nothing) for pair in pairs]
+        figures = [[each[place] for each in short] for place in (0, 1)]
+        values = zip([*columns, *figures], schema, strict=True)
+        yield [pa.array(own, field.type) for own, field in values]
+
     types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return Rows(schema, lambda: iter([arrays]))
+    return Rows(schema, batches)
 
 
 def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
@@ -678,32 +758,57 @@ def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.flo
     ]
 
 
-def _copy_rows(derived: DerivedMicrodata, spread: bool, sloped: bool) -> Rows:
-    """The rows of one copy after the other, and the number of each, from 1."""
+def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[str]) -> Rows:
+    """The rows of one copy after the other, with keys; with records numbered, after a blank one.
+
+    Args:
+        derived: What the copies follow from.
+        within: Where in their cells values lie.
+        keys: ``record``, the number of a record in its copy; any other is that of the copy.
+    """
     import pyarrow as pa
 
     domain, copies = derived.microdata.domain, derived.microdata.copies
+    spread, blank = within != "middle", "record" in keys
+    schema = schema_of(domain, spread=spread)
+    if blank:
+        schema = pa.schema([each.with_nullable(True) for each in schema])
 
-    def of_copy(number: int) -> Rows:
+    def of_copy(number: int) -> Iterator[list[Any]]:
+        if not number:
+            yield [pa.nulls(len(copies.codes), each.type) for each in schema]
+            return
         codes = tuple(copies.sets[number - 1].T)
-        within = (lambda: _within(derived.raw, copies.number + number)) if spread else None
-        return code_rows(domain, codes, within, _tilts(domain, codes) if sloped else None)
+        public = (lambda: _within(derived.raw, copies.number + number)) if spread else None
+        leaning = _tilts(domain, codes) if within == "slope" else None
+        yield from code_rows(domain, codes, public, leaning).batches()
 
     def batches() -> Iterator[list[Any]]:
-        for number in range(1, copies.number + 1):
-            for arrays in of_copy(number).batches():
-                yield [*arrays, pa.array(np.full(len(arrays[0]), number))]
+        for number in range(0 if blank else 1, copies.number + 1):
+            start = 1
+            for arrays in of_copy(number):
+                size = len(arrays[0])
+                places = np.arange(start, start + size)
+                start += size
+                numbers = np.full(size, number)
+                yield [*arrays, *(pa.array(places if k == "record" else numbers) for k in keys)]
 
-    number = pa.field(_copy_name(domain), pa.int64(), nullable=False)
-    return Rows(schema_of(domain, spread=spread).append(number), batches)
+    whole = [pa.field(_free_name(key, domain), pa.int64(), nullable=False) for key in keys]
+    return Rows(pa.schema([*schema, *whole]), batches)
 
 
-def _copy_name(domain: Domain) -> str:
-    """``copy``, or with underscores where a column has that name."""
-    name = "copy"
-    while name in domain.names:
+def _free_name(name: str, domain: Domain) -> str:
+    """The name, or with underscores where a column has it in any format, whatever its case."""
+    taken = {stored_name(each, form).casefold() for each in domain.names for form in STAT}
+    taken |= {each.casefold() for each in domain.names}
+    while name.casefold() in taken:
         name += "_"
     return name
+
+
+def _fewer(product: Planned) -> bool:
+    """Whether the records that are published are fewer than those of the source."""
+    return (product.mechanism.records or product.target.n_records) < product.target.n_records
 
 
 def _within(release: NoisyMarginals, number: int = 0) -> np.random.Generator:

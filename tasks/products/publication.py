@@ -8,7 +8,7 @@ the charge, the sizes, and the resources of the data package.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,8 @@ class DataTable:
         most_rows: Rows at most, from public figures only.
         domain: The declared columns, which come first and whose values are checked; None without.
         spread: Whether values lie anywhere within their cells.
+        blank: How many rows at the beginning have no values of the domain.
+        instead: By format the table that is written in place of this one; None for none.
         check: Of a written file what else may be wrong, and how often it is.
         expected: The number of rows that was planned; None before anything is drawn.
         rows: The rows; None before anything is drawn.
@@ -72,6 +74,8 @@ class DataTable:
     most_rows: int
     domain: Domain | None = None
     spread: bool = False
+    blank: int = 0
+    instead: Mapping[str, DataTable | None] = field(default_factory=dict, repr=False)
     check: Callable[[Path], Mapping[str, int]] = _nothing_else
     expected: int | None = None
     rows: Rows | None = field(default=None, repr=False)
@@ -110,7 +114,7 @@ class DataTable:
         names = [column["name"] for column in self.fields]
         if self.domain is not None:
             further = tuple(names[len(self.domain.columns) :])
-            profile = profile_file(path, self.domain, further, spread=self.spread)
+            profile = profile_file(path, self.domain, further, spread=self.spread, blank=self.blank)
         else:
             profile = {"rows": 0, "schema": 0}
             for batch in read_batches(path, None):
@@ -195,9 +199,16 @@ class Publication:
         tables = sum(table.most_rows * len(table.fields) for table in self.tables)
         return tables + sum(other.most_values for other in self.others)
 
+    def in_format(self, suffix: str) -> list[DataTable]:
+        """The tables that are written in a format."""
+        tables = (table.instead.get(suffix, table) for table in self.tables)
+        return [table for table in tables if table is not None]
+
     def resources(self, publish: PublishConfig) -> list[dict[str, Any]]:
         """All files as resources of a data package."""
-        tables = [table.resource(suffix) for suffix in publish.formats for table in self.tables]
+        tables = [
+            each.resource(suffix) for suffix in publish.formats for each in self.in_format(suffix)
+        ]
         return tables + [other.resource() for other in self.others]
 
     def write(
@@ -215,9 +226,9 @@ class Publication:
             advance: Called with the number of rows written since the last call.
             words: What the config says of columns, see ``codebook``.
         """
-        for table in self.tables:
-            fields = fields_with_words(table.fields, words)
-            for suffix in publish.formats:
+        for suffix in publish.formats:
+            for table in self.in_format(suffix):
+                fields = fields_with_words(table.fields, words)
                 table.write(table.path(folder, suffix), advance, fields)
         for other in self.others:
             assert other.text is not None
@@ -226,9 +237,9 @@ class Publication:
     def profile(self, folder: Path, publish: PublishConfig) -> Profile:
         """Profile all tables as they were written."""
         profiles, rows = {}, {}
-        for table in self.tables:
-            assert table.expected is not None
-            for suffix in publish.formats:
+        for suffix in publish.formats:
+            for table in self.in_format(suffix):
+                assert table.expected is not None
                 path = table.path(folder, suffix)
                 profiles[path.name] = table.profile(path)
                 rows[path.name] = table.expected
@@ -264,9 +275,10 @@ class Publication:
             ConfigError: There may be more values than files of Stata or SPSS are written of.
         """
         whole = [form for form in publish.formats if form in formats.STAT]
-        if whole and self.most_values > MOST_VALUES:
+        most = max((replace(self, tables=self.in_format(f)).most_values for f in whole), default=0)
+        if most > MOST_VALUES:
             raise ConfigError(
-                f"The product may have {self.most_values:,} values; files of Stata and SPSS are "
+                f"The product may have {most:,} values; files of Stata and SPSS are "
                 f"written in one piece, of at most {MOST_VALUES:,}.",
                 where=where,
                 next_step=f"Leave {' and '.join(map(repr, whole))} out of publish.formats.",

@@ -105,8 +105,9 @@ def plain_field(field: Mapping[str, Any], column: Column) -> Field:
 def describe_column(column: Column) -> dict[str, Any]:
     """A column's full public declaration, as JSON values."""
     declared = {f.name: getattr(column, f.name) for f in fields(column)}
-    if not declared.get("special", True):
-        del declared["special"]
+    for name in ("special", "whole"):  # later additions, which earlier versions do not know
+        if not declared.get(name, True):
+            del declared[name]
     return {"kind": column.kind} | {name: _stated(value) for name, value in declared.items()}
 
 

@@ -127,7 +127,7 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
                 findings.errors.append(error)
     if plan is not None and release.config.resources.memory is not None:
         findings.errors += memory_faults(release, plan)
-    if plan is not None and any(getattr(p.request.knobs, "prior", None) for p in plan.products):
+    if plan is not None and any(hasattr(product.mechanism, "prior") for product in plan.products):
         from statpress.tasks.release.priors import prior_faults
 
         findings.errors += prior_faults(release, plan)
@@ -139,7 +139,7 @@ def taken_name(release: Release) -> Iterator[BundleExistsError]:
     publish = release.config.publish
     if publish.name is None:
         return
-    target = release.located(publish.directory) / publish.name
+    target = release.directory / publish.name
     if os.path.lexists(target):
         yield BundleExistsError(
             "A bundle of this name is already there.",
@@ -294,6 +294,7 @@ def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = F
     """Raise if ledger or source are not there, or the bundle's name is taken; reads no data.
 
     A run from a known seed gives its bundle another name; with ``signed`` the key is at hand.
+    Whether a period of a series has a source and a free name is asked once it is known to be open.
 
     Raises:
         LedgerError: The ledger cannot be opened.
@@ -306,11 +307,12 @@ def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = F
     from statpress.tasks.source.engine import reader_named
 
     open_ledger(home).close()
-    source = source_of(release)
-    reader_named(source.engine).check_place(source)
+    if release.period is None:
+        source = source_of(release)
+        reader_named(source.engine).check_place(source)
     for fault in () if signed else key_faults(release):
         raise fault
-    for error in () if seeded else taken_name(release):
+    for error in () if seeded or release.period else taken_name(release):
         raise error
 
 

@@ -210,3 +210,37 @@ def _outcome(name: str, analyses: Analyses, notes: list[str]) -> CellFunction:
     )
     weighted: Floats = mean + (values.values - mean) / share
     return analyses.function(name, np.where(there.values > 0, weighted, mean))
+
+
+def fitted(formula: str, records: Any) -> tuple[Any, Any]:
+    """Least squares on a frame of records, as if they were real; rows with nulls are left out.
+
+    Returns:
+        Coefficients and their variances for errors of one variance, each a Series by name.
+
+    Raises:
+        QueryError: The formula is not understood, or its terms cannot be told apart.
+    """
+    import pandas as pd
+    from formulaic import Formula
+
+    own = records.select_dtypes("category").columns
+    frame = records.assign(**{name: records[name].cat.remove_unused_categories() for name in own})
+    with _understood(formula):
+        matrices: Any = Formula(formula).get_model_matrix(frame)
+        left, right = getattr(matrices, "lhs", None), getattr(matrices, "rhs", matrices)
+        if left is None or left.shape[1] != 1:
+            raise QueryError(f"'{formula}' needs one outcome, before a tilde.", where="formula")
+        y, x = np.asarray(left, dtype=np.float64)[:, 0], np.asarray(right, dtype=np.float64)
+    freedom = len(y) - x.shape[1]
+    if freedom < 1 or np.linalg.matrix_rank(x) < x.shape[1]:
+        raise QueryError(
+            f"The terms of '{formula}' cannot be told apart in a copy.",
+            where="formula",
+            next_step="Leave out terms that follow from others, or that few records have.",
+        )
+    inverse = np.linalg.inv(x.T @ x)
+    coefficients = inverse @ (x.T @ y)
+    variance = float(((y - x @ coefficients) ** 2).sum()) / freedom
+    names = list(right.columns)
+    return pd.Series(coefficients, names), pd.Series(variance * np.diag(inverse), names)

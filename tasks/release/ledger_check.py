@@ -211,18 +211,8 @@ def terms_of(privacy: Privacy) -> dict[str, Any]:
     }
 
 
-def charge_fields(
-    release: Release, plan: Plan, run_id: str, seeded: bool, period: str | None = None
-) -> dict[str, Any]:
-    """The fields of the charge entry.
-
-    Args:
-        release: The release.
-        plan: Its plan.
-        run_id: The run.
-        seeded: Whether it draws from a known seed.
-        period: That its data are of, if they are of one.
-    """
+def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
+    """The fields of the charge entry; of a series with the period that the data are of."""
     privacy = plan.privacy
     return {
         "dataset": release.config.dataset,
@@ -233,7 +223,7 @@ def charge_fields(
         **terms_of(privacy),
         "insecure_seed": seeded,
         "version": version("statpress"),
-        **({} if period is None else {"period": period}),
+        **({} if release.period is None else {"period": release.period_text}),
     }
 
 

@@ -14,19 +14,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
-from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
+from statpress.tasks.catalogues.data_package import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.products.answer_words import caveats
-from statpress.tasks.release.query import Measured, Question, answer, nearest, opened, regress
+from statpress.tasks.release.formulas import fitted
+from statpress.tasks.release.query import (
+    Copied,
+    Measured,
+    Question,
+    answer,
+    codes_of,
+    nearest,
+    opened,
+    regress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
 
     import pandas as pd
+    import pyarrow as pa
+    from matplotlib.figure import Figure
 
 Of = Literal["records", "population"]
 Frame = Literal["pandas", "polars", "arrow"]
@@ -71,6 +86,23 @@ class Estimates:
             raise QueryError("There is not one estimate.", next_step="Use .frame().")
         return float(self.facts["cells"][0]["estimate"])
 
+    def plot(self, path: str | PathLike[str] | None = None) -> Figure:
+        """A chart of the estimates with their intervals, by Matplotlib.
+
+        Args:
+            path: A file ``.png``, ``.svg`` or ``.pdf`` to write it to as well.
+
+        Raises:
+            QueryError: There are more than 300 estimates, or the file has another suffix.
+        """
+        from statpress.tasks.release.answer_chart import chart, written_as
+
+        form = written_as(str(path)) if path is not None else ""
+        figure = chart(self.facts)
+        if path is not None:
+            figure.savefig(path, format=form, dpi=150)
+        return figure
+
     def __repr__(self) -> str:
         text = self.frame().to_string(index=False, float_format=lambda figure: f"{figure:,.4g}")
         return "\n".join([text, *self.notes])
@@ -101,13 +133,52 @@ class Release:
     ) -> None:
         self.where, self.manifest = where, manifest
         self._folder, self._product, self._held = folder, product, held
+        self._copied = False
 
     def __repr__(self) -> str:
         return f"<statpress release {self.manifest.get('title', '')!r} at {self.where}>"
 
     @functools.cached_property
+    def _package(self) -> Mapping[str, Any]:
+        text = (self._folder / "datapackage.json").read_text(encoding="utf-8")
+        package: Mapping[str, Any] = json.loads(text)
+        return package
+
+    @functools.cached_property
     def _measured(self) -> Measured:
-        return opened(self._folder, self._product, verified=True)
+        measured = opened(self._folder, self._product, verified=True)
+        if not self._copied:
+            return measured
+        frame = self.copies(measured.name)
+        codes = np.column_stack(
+            [codes_of(each, frame[each.name]) for each in measured.domain.columns]
+        )
+        number = frame[frame.columns[-1]].to_numpy()
+        return Copied(
+            **vars(measured), copies=tuple(codes[number == each] for each in np.unique(number))
+        )
+
+    @property
+    def on_copies(self) -> Release:
+        """The release with every question answered by its copies in place of the noisy tables.
+
+        It answers what was not measured, too: there copies guess, and differ by what may be.
+
+        >>> where = {"happy": "very happy", "female": 1}
+        >>> round(release.on_copies.mean("prestige", where=where).value)
+        45
+        """
+        other = Release(self.where, self._folder, self.manifest, self._product, self._held)
+        other._copied = True
+        return other
+
+    def citation(self) -> str:
+        """How to cite the release, in one line; ``CITATION.cff`` in the bundle is for programs.
+
+        >>> release.citation().startswith("Happiness in the United States")
+        True
+        """
+        return citation(self._package)
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -135,7 +206,8 @@ class Release:
             QueryError: There are none of this name.
             DependencyError: Polars is not installed.
         """
-        return self._records(self._named(product)[0], as_)
+        name = self._named(product)[0]
+        return _frame(*self._table_of(name), as_)
 
     def copies(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
         """All copies of the synthetic records, with the number of each in the last column.
@@ -151,7 +223,14 @@ class Release:
             QueryError: There are none of this name, or the config asked for no copies.
             DependencyError: Polars is not installed.
         """
-        return self._records(f"{self._named(product)[0]}_copies", as_)
+        import pyarrow.compute as pc
+
+        name = self._named(product)[0]
+        n_columns = len(self._table_of(name)[1])
+        table, fields = self._table_of(f"{name}_copies")
+        table = table.filter(pc.greater(table.column(-1), 0))  # Stata's begin with a blank one
+        places = [*range(n_columns), table.num_columns - 1]
+        return _frame(table.select(places), [fields[place] for place in places], as_)
 
     def combine(
         self,
@@ -168,7 +247,7 @@ class Release:
         ...     values = np.log1p(records["tvhours"].dropna())
         ...     return values.mean(), values.var() / len(values)
         >>> release.combine(mean_of_logs).frame()["estimate"].round(2).tolist()
-        [1.38]
+        [1.23]
 
         Args:
             fit: Takes the records of one copy, a DataFrame, and gives a fitted model with
@@ -211,9 +290,7 @@ class Release:
                     "method": "Rubin",
                 }
             )
-        notes = [
-            "How columns are related that were not measured together is a guess; see .pairs()."
-        ]
+        notes = []
         if agreed := [cell["values"]["term"] for cell in cells if not cell["standard_error"]]:
             notes.append(
                 f"All copies agree on {', '.join(agreed)}, since numbers are the middles of cells: "
@@ -221,7 +298,11 @@ class Release:
             )
         return Estimates(
             {
+                "product": name,
+                "columns": ["term"],
+                "where": {},
                 "statistic": "combined",
+                "statistic_of": [getattr(fit, "__name__", "figures")],
                 "cells": cells,
                 "confidence": confidence,
                 "of": of,
@@ -253,7 +334,7 @@ class Release:
         answer questions.
         """
         measured = self._measured
-        frame: pd.DataFrame = self._records(f"{measured.name}_pairs", "pandas")
+        frame: pd.DataFrame = _frame(*self._table_of(f"{measured.name}_pairs"), "pandas")
         names = list(measured.domain.names)
         groups = [
             tuple(sorted(map(names.index, pair)))
@@ -283,7 +364,7 @@ class Release:
         """The mean of a column of numbers.
 
         >>> round(release.mean("educ").value, 2)
-        13.81
+        13.37
         """
         return self._ask("mean", (column,), by, where, of, confidence)
 
@@ -299,7 +380,7 @@ class Release:
         """The sum of a column of numbers.
 
         >>> round(release.total("tvhours").value)
-        41408
+        35623
         """
         return self._ask("total", (column,), by, where, of, confidence)
 
@@ -334,7 +415,7 @@ class Release:
         Numbers count as evenly spread over their cells.
 
         >>> round(release.quantile("tvhours", 0.9).value, 2)
-        6.13
+        5.56
         """
         return self._ask("quantile", (column,), by, where, of, confidence, share=share)
 
@@ -350,7 +431,7 @@ class Release:
         """The median of a column of numbers; see ``quantile``.
 
         >>> round(release.median("tvhours").value, 2)
-        2.86
+        2.0
         """
         return self.quantile(column, 0.5, by=by, where=where, of=of, confidence=confidence)
 
@@ -360,24 +441,33 @@ class Release:
         by: str,
         *,
         base: str | None = None,
+        values: Values | Sequence[Values] = (),
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
     ) -> Estimates:
         """The mean of a column among each value of another, less that among one of them.
 
+        Of a column without numbers it is the share of each of its values.
+
         >>> release.difference("prestige", by="female").frame()["p_value"].round(3).tolist()
         [0.002]
+        >>> release.difference("happy", by="female").frame()["estimate"].round(3).tolist()
+        [0.013, -0.009, -0.004]
 
         Args:
-            column: Of the numbers.
+            column: Of the numbers or shares.
             by: The column whose values are compared.
             base: The value that the others are compared with; by default the first.
+            values: Compare the share of records with one of these.
             where: Conditions that all records meet.
-            of: Whose means.
+            of: Whose means or shares.
             confidence: Of each interval; its ``p_value`` is of equal means.
         """
-        return self._ask("difference", (column,), by, where, of, confidence, base=base)
+        those = tuple(map(str, [values] if isinstance(values, Values) else values))
+        return self._ask(
+            "difference", (column,), by, where, of, confidence, base=base, values=those
+        )
 
     def correlation(
         self,
@@ -400,15 +490,20 @@ class Release:
         """Least squares, as ``"prestige ~ educ + C(region) + female"``.
 
         >>> release.regress("prestige ~ educ").frame()["estimate"].round(1).tolist()
-        [13.0, 2.3]
+        [14.2, 2.2]
 
         Args:
             formula: Of columns, as formulaic reads it; ``C()`` makes categories of numbers. Notes
                 of the answer say how missing values count.
             of: Whose coefficients. Of a population errors of one variance are assumed unless all
-                columns were measured together.
+                columns were measured together. On copies they are assumed, and records with a
+                missing value are left out.
             confidence: Of each interval.
         """
+        if self._copied:
+            fit = functools.partial(fitted, formula)
+            made = self.combine(fit, product=self._product, of=of, confidence=confidence)
+            return Estimates({**made.facts, "statistic_of": [formula]})
         question = Question(conditions={}, confidence=confidence, population=of == "population")
         return Estimates(regress(self._measured, formula, question))
 
@@ -443,41 +538,51 @@ class Release:
         """Answer a question as the command line puts it."""
         return Estimates(answer(self._measured, question))
 
-    def _records(self, stem: str, as_: Frame) -> Any:
-        """A file of the bundle's data as a data frame."""
+    def _table_of(self, stem: str) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
+        """A file of the bundle's data, and its columns with the values that they list as text."""
         import pyarrow as pa
 
         path = written_file(self._folder, stem)
         if path is None:
             raise QueryError(f"The bundle has no file data/{stem}.", where=self.where)
-        table = pa.Table.from_batches(list(read_batches(path, None)))
-        if as_ == "arrow":
-            return table
-        if as_ == "polars":
-            try:
-                import polars
-            except ImportError:
-                raise DependencyError(
-                    "Polars is not installed.", next_step="Install it, or use as_='pandas'."
-                ) from None
-            return polars.from_arrow(table)
-        if as_ != "pandas":
-            raise QueryError("as_ is 'pandas', 'polars' or 'arrow'.", where="as_")
-        frame = table.to_pandas()
-        package = json.loads((self._folder / "datapackage.json").read_text(encoding="utf-8"))
         name = path.relative_to(self._folder).as_posix()
-        resource = next(each for each in package["resources"] if each["path"] == name)
-        for field in resource["schema"]["fields"]:
-            values = field.get("constraints", {}).get("enum")
-            if field["type"] == "string" and values:
-                import pandas as pd
+        resource = next(each for each in self._package["resources"] if each["path"] == name)
+        fields = [dict(each) for each in resource["schema"]["fields"]]
+        text = pa.schema(
+            [(each["name"], pa.string()) for each in fields if each["type"] == "string"]
+        )
+        table = pa.Table.from_batches(list(read_batches(path, text)))
+        plain = text_of_csv if path.suffix == ".csv" else str
+        for each in fields:
+            listed = each.get("constraints", {}).get("enum", ())
+            each["listed"] = [*map(plain, listed)] if each["type"] == "string" else []
+        return table.rename_columns([each["name"] for each in fields]), fields
 
-                frame[field["name"]] = pd.Categorical(
-                    frame[field["name"]],
-                    categories=values,
-                    ordered=field.get("declared", {}).get("kind") == "ordinal",
-                )
-        return frame
+
+def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> Any:
+    """A table as a data frame; of pandas with categories in their order."""
+    if as_ == "arrow":
+        return table
+    if as_ == "polars":
+        try:
+            import polars
+        except ImportError:
+            raise DependencyError(
+                "Polars is not installed.", next_step="Install it, or use as_='pandas'."
+            ) from None
+        return polars.from_arrow(table)
+    if as_ != "pandas":
+        raise QueryError("as_ is 'pandas', 'polars' or 'arrow'.", where="as_")
+    import pandas as pd
+
+    frame = table.to_pandas()
+    for field in fields:
+        if field["listed"]:
+            ordered = field.get("declared", {}).get("kind") == "ordinal"
+            frame[field["name"]] = pd.Categorical(
+                frame[field["name"]], categories=field["listed"], ordered=ordered
+            )
+    return frame
 
 
 def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Earlier bundles as priors: found, verified and compared with a plan, before anything is charged.
+"""Earlier bundles as priors: found, verified, compared with a plan, before anything is charged.
 
 A bundle is the output of a release that was charged, so that what a later release does with it is
 free. One whose randomness came from a known seed is none, and is taken for tests only.
@@ -21,6 +21,7 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.manifest import STATEMENT, verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
 from statpress.tasks.products.published_counts import understood
+from statpress.tasks.release.series import newest_before
 
 
 def with_priors(release: Release, plan: Plan, *, seeded: bool) -> Plan:
@@ -72,12 +73,17 @@ def _earlier(
     release: Release, plan: Plan, product: PlannedProduct[Any], *, seeded: bool
 ) -> tuple[NoisyMarginals, str] | None:
     """What the bundle that a product names holds, and its seal; None if it names none."""
-    named = getattr(product.request.knobs, "prior", None)
-    if named is None:
+    if not isinstance(product.mechanism, Marginals):
         return None
-    folder = release.located(named)
+    named = product.request.knobs.prior
+    series = release.config.series
+    carried = named is None and series is not None and series.carry == "prior"
+    folder = newest_before(release, seeded=seeded) if carried else named and release.located(named)
+    if not folder:
+        return None
     manifest = verify_bundle(folder)
-    place = f"{release.document.where(('products', product.name, 'prior'))}: {folder}"
+    keys = ("series", "carry") if carried else ("products", product.name, "prior")
+    place = f"{release.document.where(keys)}: {folder}"
     if not manifest["publishable"] and not seeded:
         raise ConfigError(
             "The bundle is NOT PUBLISHABLE: it was drawn from a known seed, so that a release which"
@@ -94,6 +100,8 @@ def _earlier(
         ]
         unit = stated["unit_in_words"]
     name = product.name if product.name in able else able[0] if len(able) == 1 else None
+    if name is None and carried:
+        return None  # the product is new
     if name is None:
         raise ConfigError(
             f"The bundle has no product '{product.name}' by '{Marginals.name}', and not one other.",

@@ -5,6 +5,7 @@ Answers come from the noisy tables that were measured, never from synthetic reco
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import itertools
 import json
@@ -12,14 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
-from statpress.mechanisms.marginals.analyses import Analyses
+from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
@@ -29,6 +32,9 @@ from statpress.tasks.products.answer_words import named_cells, standing
 from statpress.tasks.products.noisy_tables import published_marginals
 from statpress.tasks.products.published_counts import understood
 from statpress.tasks.release.formulas import regressors_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_CELLS = 10_000
 _NUMBERS = (
@@ -52,6 +58,8 @@ class Question:
         of: The columns that it is of; none of a count.
         share: Of the records below a quantile.
         base: The value with which a difference compares; by default the first.
+        values: A difference is of the share of records with one of these; by default of the
+            column's means, or of the share of each of its values if it has no numbers.
         product: Which one; by default the only one that can answer.
         confidence: Of the intervals.
         population: Whether the privacy units are a random sample of the population that is asked
@@ -64,6 +72,7 @@ class Question:
     of: tuple[str, ...] = ()
     share: float = 0.5
     base: str | None = None
+    values: tuple[str, ...] = ()
     product: str | None = None
     confidence: float = 0.95
     population: bool = False
@@ -144,6 +153,45 @@ class Measured:
             "of": "a population" if question.population else "these records",
             **standing(self.stated, asdict(sample) if sample else None),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Copied(Measured):
+    """The same product, which answers by its copies.
+
+    Attributes:
+        copies: Codes int64[n, d] of each.
+    """
+
+    copies: tuple[NDArray[np.int64], ...]
+
+    def analyses(self, question: Question) -> Analyses:
+        own = super().analyses(question)
+        scale = 1.0 if self.domain.absent else self.n_records / len(self.copies[0])
+        fields = {name: getattr(own, name) for name in ("domain", "residuals", "sample")}
+        return CopiedAnalyses(
+            **fields, confidence=question.confidence, copies=self.copies, scale=scale
+        )
+
+    def facts(self, question: Question) -> dict[str, Any]:
+        return super().facts(question) | {"on_copies": True}
+
+
+def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
+    """int64[n]: the codes of a column of published records, nulls with that of missing ones."""
+    listed = column.decode(np.arange(column.size - column.missing)).tolist()
+    known = {value: code for code, value in enumerate(listed)}
+
+    def code(value: Any) -> int:
+        if value is None or value != value:
+            return column.null_code
+        if value in known:
+            return known[value]
+        dated = isinstance(column, Date) and isinstance(value, str)
+        return column.code_of(datetime.date.fromisoformat(value) if dated else value)
+
+    places, uniques = values.factorize(use_na_sentinel=False)
+    return np.asarray(np.array([code(each) for each in uniques], dtype=np.int64)[places])
 
 
 def opened(folder: Path, product: str | None = None, *, verified: bool = False) -> Measured:
@@ -227,22 +275,29 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
     with measured.told(names):
         for values, figure in _figures(analyses, question, allowed, every):
             share = {}
-            if of_counts and sample is not None and not sample.absent:
+            if of_counts and sample is not None and not sample.absent and figure.by != "Rubin":
                 ends = {"share": figure.value, "share_lower": figure.lower}
                 ends |= {"share_upper": figure.upper}
                 share = {key: each / measured.n_records for key, each in ends.items()}
             named = {name: named_cells(domain[name])[code] for name, code in values.items()}
             cells.append({"values": named, **stated_interval(figure, question.statistic), **share})
-    notes = [] if of_counts or question.statistic == "share" else [_NUMBERS]
+    shares = question.values or any(
+        name in cell["values"] for cell in cells for name in question.of
+    )
+    notes = [] if of_counts or shares else [_NUMBERS]
     if question.statistic == "quantile":
         notes = [_EVENLY]
     return {
         "product": measured.name,
-        "columns": list(listed),
+        "columns": list(cells[0]["values"]) if cells else list(listed),
         "where": {column: list(values) for column, values in conditions.items()},
         **measured.facts(question),
         "statistic": question.statistic,
-        "statistic_of": list(question.of),
+        "statistic_of": [
+            " or ".join([f"{question.of[0]} = {question.values[0]}", *question.values[1:]])
+        ]
+        if question.values
+        else list(question.of),
         **({"share_below": question.share} if question.statistic == "quantile" else {}),
         "notes": notes,
         "cells": cells,
@@ -270,10 +325,18 @@ def _figures(
     ((name, codes),) = every.items()
     column = analyses.domain[name]
     base = _codes(column, _values(column, [question.base]))[0] if question.base else codes[0]
-    for code in codes:
+    (of,) = question.of
+    compared = analyses.domain[of]
+    apart: list[list[int] | None] = [None]
+    if question.values:
+        apart = [_codes(compared, _values(compared, question.values))]
+    elif not np.isfinite(numbers_of(compared)).any():
+        apart = [[c] for c in range(compared.size) if c != compared.missing_code]
+    for code, those in itertools.product(codes, apart):
         if code != base:
             where, other = {**allowed, name: [code]}, {**allowed, name: [base]}
-            yield {name: code}, analyses.difference(question.of[0], where, other)
+            values = {name: code} | ({of: those[0]} if those and not question.values else {})
+            yield values, analyses.difference(of, where, other, those)
 
 
 def regress(measured: Measured, formula: str, question: Question) -> dict[str, Any]:
@@ -308,7 +371,7 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
     }
 
 
-TESTED = ("difference", "correlation", "coefficient")
+TESTED = ("difference", "correlation", "coefficient", "combined")
 """Statistics with a test of whether they are 0."""
 
 

@@ -46,6 +46,7 @@ from statpress.tasks.release.run_places import (
     publish_folder,
     undecided,
 )
+from statpress.tasks.release.series import point_latest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -336,7 +337,9 @@ def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> E
             return ledger.prepare(**noted, bundle=str(prepared_for.absolute()))
         published = charge.publication
         place = published.body["bundle"] if published else str(bundle.absolute())
-        return ledger.publish(**noted, bundle=place)
+        entry = ledger.publish(**noted, bundle=place)
+    point_latest(Path(place))
+    return entry
 
 
 @step("check approval")
@@ -423,6 +426,7 @@ def note_publication(home: Home, approved: Prepared, place: Path) -> Outcome:
         error.what += f" The bundle is published at {place}, and not noted in the ledger."
         error.next_step = f"Then run 'statpress publish {approved.run_id}' again."
         raise
+    point_latest(place)
     shutil.rmtree(approved.folder, ignore_errors=True)
     return outcome_of(charged, Status.PUBLISHED, place, approved.seal)
 

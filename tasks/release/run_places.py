@@ -122,7 +122,7 @@ def open_run(
     home, run_id = context.home, context.run_id
     with claims() as claim:
         work_root = home.folder("work")
-        directory = release.located(release.config.publish.directory)
+        directory = release.directory
         target = directory / _bundle_name(release, run_id, insecure_seed)
         check_field("bundle", f"{target}-{run_id}")
         if os.path.lexists(target):
@@ -378,9 +378,7 @@ def sources_in_words(account: Account) -> str:
 def design_in_words(account: Account) -> str:
     """In which periods a person takes part, by the account's design, and which were charged."""
     periods = account.by_period.periods
-    text = (
-        f"Design '{account.design}': {account.panel.design.words}, and the limit is one person's."
-    )
+    text = f"Design '{account.design}': {account.panel.words}. The limit is one person's."
     if not periods:
         return f"{text} No period was charged yet."
     one = "1 period was" if len(periods) == 1 else f"{len(periods):,} periods were"

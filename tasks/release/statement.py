@@ -15,12 +15,13 @@ from typing import Any
 from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.accounting.panel_design import Design
+from statpress.mechanisms.accounting.panel_design import Panel
 from statpress.mechanisms.domain.domain import Unit
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
 from statpress.tasks.ledger.accounts import Account, limit_of
 from statpress.tasks.ledger.entries import Entry, Loss
+from statpress.tasks.ledger.rules import panel_after
 from statpress.tasks.pages.numbers import at_most
 from statpress.tasks.pages.rendering import markdown
 from statpress.tasks.products.product_kind import kind_of
@@ -42,19 +43,18 @@ def lifetime(account: Account, charge: Entry) -> dict[str, Any]:
         the largest loss of one person who takes part in the period, in the policy's measures.
     """
     entries = (account.registration, *account.amendments)
-    terms = max(
-        (entry for entry in entries if entry.sequence < charge.sequence),
-        key=lambda entry: entry.sequence,
-    )
-    limit, body = limit_of(terms.body), charge.body
+    before = [entry.body for entry in entries if entry.sequence < charge.sequence]
+    terms = before[-1]
+    limit, body = limit_of(terms), charge.body
     if "design" in body:
         spent = Loss.sums(body["spent_by_one"], limit.amounts)
-        stated = {"design": body["design"], "design_in_words": Design.parse(body["design"]).words}
+        panel = functools.reduce(panel_after, before, Panel())
+        stated = {"design": body["design"], "design_in_words": panel.words}
     else:
         spent, stated = Loss.sums(body["spent"]), {}
     return {
         "dataset": account.dataset,
-        "policy": terms.body["policy"],
+        "policy": terms["policy"],
         **stated,
         **({"period": body["period"]} if "period" in body else {}),
         "limit": limit.texts(),

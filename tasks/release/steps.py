@@ -66,6 +66,7 @@ from statpress.tasks.release.run_places import (
     publish_folder,
     writing,
 )
+from statpress.tasks.release.series import point_latest
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, source_of
 from statpress.tasks.source.engine import reader_named
@@ -437,6 +438,7 @@ def publish_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         error.what += f" The bundle is whole at {place}, charged, and not noted in the ledger."
         error.next_step = f"Then run 'statpress ledger note {place}'."
         raise
+    point_latest(place)
     return outcome_of(charge, Status.PUBLISHED, place, seal)
 
 

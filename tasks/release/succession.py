@@ -16,8 +16,9 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
-from statpress.configs.loading import Release, load_order
+from statpress.configs.loading import Release, leaves_period_open, load_order
 from statpress.configs.order import Order, Override, flow_text
+from statpress.configs.series import SeriesConfig, stated_series
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.errors import (
     RereleaseError,
@@ -93,6 +94,9 @@ def config_folder(bundle: Path) -> Path | None:
     """
     stated = parse((bundle / CONFIG).read_text(encoding="utf-8"), CONFIG).value
     parts = Path(os.path.normpath(stated["publish"]["directory"])).parts
+    series = stated_series(stated)
+    if series is not None and series.current is not None:
+        parts = (*parts, series.name, series.current)
     beside = bundle.resolve().parent
     if ".." in parts or beside.parts[len(beside.parts) - len(parts) :] != parts:
         return None
@@ -121,9 +125,36 @@ def _has_source(folder: Path, path: str) -> bool:
     return any(map(os.path.isfile, (pattern, *glob.iglob(pattern, recursive=True))))
 
 
-def revision(manifest: Mapping[str, Any], config: Path, overrides: Iterable[Override]) -> Order:
-    """The order for a changed config."""
-    return Order(config, tuple(overrides), supersedes=manifest["seal"])
+def revision(
+    folder: Path, manifest: Mapping[str, Any], config: Path, overrides: Iterable[Override]
+) -> Order:
+    """The order for a changed config, of the same period if the bundle is of a series.
+
+    Args:
+        folder: The bundle.
+        manifest: Of it.
+        config: The changed config.
+        overrides: What differs from it.
+
+    Raises:
+        RereleaseError: The config is of another series or period.
+    """
+    order = Order(config, tuple(overrides), supersedes=manifest["seal"])
+    before = stated_series(parse((folder / CONFIG).read_text(encoding="utf-8"), CONFIG).value)
+    if before is not None and before.current is not None and leaves_period_open(order):
+        order = order.at_period(before.current)
+    now = load_order(order).config.series
+    if _of_period(before) != _of_period(now):
+        raise RereleaseError(
+            f"The bundle is of {_of_period(before)}, and the config of {_of_period(now)}.",
+            where=str(config),
+            next_step="A release follows one of its own series and period.",
+        )
+    return order
+
+
+def _of_period(series: SeriesConfig | None) -> str:
+    return "no series" if series is None else f"the series {series.name}, {series.current}"
 
 
 def check_followed(home: Home, folder: Path, manifest: Mapping[str, Any], dataset: str) -> None:

@@ -58,6 +58,15 @@ def check_place(source: Lake) -> None:
     """Whether it is there only a connection tells."""
 
 
+def is_there(source: Lake) -> bool:
+    """Whether the store has an object that matches, or the folder a table."""
+    try:
+        with held(source, Path()):
+            return True
+    except SourceNotFoundError:
+        return False
+
+
 def parts_of(source: Lake) -> Iterator[Lake]:
     """None: files of a lake have no order."""
     del source

@@ -69,6 +69,11 @@ def check_place(source: FileSource) -> None:
         files.files_of(source)
 
 
+def is_there(source: FileSource) -> bool:
+    """Whether a file matches."""
+    return bool(glob.glob(source.pattern, recursive=True))
+
+
 def parts_of(source: FileSource) -> Iterator[FileSource]:
     """A file each."""
     for path in files.files_of(source):

@@ -242,6 +242,13 @@ class Reader(Protocol):
             SourceError: There is no such file, or there are no credentials.
         """
 
+    def is_there(self, source: Source) -> bool:
+        """Whether there is something of the source's name; reads none of its records.
+
+        Raises:
+            SourceError: That cannot be found out.
+        """
+
     def parts_of(self, source: Source) -> Iterator[Source]:
         """The parts of a source whose records have an order, in their order; none if none has."""
 

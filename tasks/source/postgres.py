@@ -321,6 +321,19 @@ def check_place(source: PostgresSource) -> None:
     address(source.credentials.read(), source.credentials)
 
 
+def is_there(source: PostgresSource) -> bool:
+    """Whether the database has a table or view of the name."""
+    named = f"{identifier(source.schema)}.{identifier(source.name)}"
+
+    def found(connection: psycopg.Connection[Any]) -> bool:
+        row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [named]).fetchone()
+        return row is not None and bool(row[0])
+
+    with held(source, Path()) as kept:
+        assert kept.connection is not None
+        return _guarded(source, functools.partial(found, kept.connection))
+
+
 def parts_of(source: PostgresSource) -> Iterator[PostgresSource]:
     """Records of a table have no order."""
     return iter(())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import importlib.util
 import itertools
 import os
@@ -330,6 +331,13 @@ def source_of(
 
 def check_place(source: SparkSource) -> None:
     """Whether it is there only a session tells."""
+
+
+def is_there(source: SparkSource) -> bool:
+    """Whether there is a file of this machine; of a cluster's data only a session tells."""
+    if source.path is None or "://" in source.path:
+        return True
+    return bool(glob.glob(source.path, recursive=True))
 
 
 def parts_of(source: SparkSource) -> Iterator[SparkSource]:

@@ -5,28 +5,38 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from requirements import needed
+from ruamel.yaml import YAML
+from scipy.stats import t
 from victims import InProcess
 
+from statpress.configs.loading import load
 from statpress.configs.order import Order, Override
 from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import BundleVerificationError
 from statpress.tasks.bundle.formats import read_batches
 from statpress.tasks.bundle.manifest import files_of, seal, verify_bundle
 from statpress.tasks.catalogues import linked_data
+from statpress.tasks.catalogues.data_package import citation_file, with_publication
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.catalogues.metadata_files import metadata_files, structure_files
+from statpress.tasks.catalogues.usage import usage_section
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.products.product_kind import kind_of
+from statpress.tasks.release.opened import Release, open_release
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
@@ -149,8 +159,8 @@ def test_every_file_of_the_data_package_is_there_with_its_size_and_hash(bundle: 
 def test_the_same_public_files_give_the_same_metadata(bundle: Path) -> None:
     made = [*metadata_files(bundle, with_sdmx=True), *structure_files(bundle)]
     assert {name for name, _ in made} == {
-        "dcat.jsonld", "croissant.json", "sdmx/counts.csv", "sdmx/counts_structure.xml",
-        "sdmx/years.csv", "sdmx/years_structure.xml",
+        "dcat.jsonld", "croissant.json", "CITATION.cff", "sdmx/counts.csv",
+        "sdmx/counts_structure.xml", "sdmx/years.csv", "sdmx/years_structure.xml",
     }  # fmt: skip
     for name, content in made:
         assert (bundle / name).read_bytes() == content
@@ -264,6 +274,47 @@ def test_croissant_lists_files_that_its_reader_does_not_know(bundle: Path) -> No
     assert {each["field"][0]["source"]["fileObject"]["@id"][-4:] for each in sets} == {".csv"}
 
 
+def test_the_citation_is_what_its_format_asks_for(bundle: Path) -> None:
+    """Keys and patterns are those of the schema of version 1.2.0."""
+    text = (bundle / "CITATION.cff").read_text(encoding="utf-8")
+    said = YAML(typ="safe", pure=True).load(text)
+    assert said.keys() >= {"cff-version", "message", "title", "authors"}
+    assert said["cff-version"] == "1.2.0" and said["type"] == "dataset"
+    assert said["authors"] == [
+        {"name": "Office of Examples", "website": "https://office.example"}
+    ]  # fmt: skip
+    assert said["doi"] == "10.1234/every.kind" and "identifiers" not in said
+    assert said["license"] == "CC-BY-4.0" and "license-url" not in said
+    assert str(said["date-released"]) == read_json(bundle / "datapackage.json")["created"][:10]
+    bare = without_words(bundle).package | {"id": "urn:uuid:0"}
+    said = YAML(typ="safe", pure=True).load(citation_file(bare))
+    assert said["authors"] == [{"name": "Publisher not named"}]
+    assert said["identifiers"] == [{"type": "other", "value": "urn:uuid:0"}]
+    assert "doi" not in said and all(said.values())
+
+
+def test_the_readme_loads_the_files_of_a_reprint_in_their_formats(bundle: Path) -> None:
+    """Of every language that reads one, in the format that it likes best."""
+    package = read_json(bundle / "datapackage.json")
+    whole = usage_section(package)
+    assert re.findall("^```([a-z]+)$", whole, re.MULTILINE) == ["python", "r", "stata", "spss"]
+    assert whole.rstrip() in (bundle / "README.md").read_text(encoding="utf-8")
+    assert whole.count("\n\n\n") == 0
+    blocks = re.findall(r"^```[a-z]+\n(.*?)^```$", whole, re.MULTILINE | re.DOTALL)
+    assert ["\n\n" in block for block in blocks] == [True, False, False, False]  # after imports
+    listed = {each["path"] for each in package["resources"]}
+    assert set(re.findall(r"data/[\w.]+", whole)) <= listed
+    for form, languages in (("parquet", 2), ("csv", 3), ("dta", 3), ("sav", 3)):
+        only = [each for each in package["resources"] if each.get("format") == form]
+        section = usage_section(package | {"resources": only})
+        assert section.count("```") == 2 * languages
+        assert {path.rpartition(".")[2] for path in re.findall(r"data/[\w.]+", section)} == {form}
+    assert usage_section(package | {"resources": []}) == ""
+    readme = with_publication("# A\n\n## Publication\n\n- Licence: B\n", package)
+    assert with_publication(readme, package) == readme
+    assert readme.count("## Publication") == readme.count("## How to use") == 1
+
+
 def test_sdmx_is_read_back_with_its_structure(bundle: Path) -> None:
     needed("pysdmx")
     from pysdmx.io import get_datasets, read_sdmx
@@ -330,7 +381,8 @@ def test_every_file_opens_in_pandas_polars_and_duckdb_without_a_warning(bundle: 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = opened(path)
-        rows.setdefault(path.stem, set()).update(map(len, found.values()))
+        blank = N * (path.name == "wide_copies.dta")
+        rows.setdefault(path.stem, set()).update(len(each) - blank for each in found.values())
         names = [field["name"] for field in resource["schema"]["fields"]]
         assert list(found["pandas"].columns) == names
         assert "polars" not in found or found["polars"].columns == names
@@ -368,6 +420,91 @@ def test_files_of_stata_and_spss_have_labels_and_the_same_values(bundle: Path, s
         assert said.variable_measure == {
             "odd": "nominal", "rank": "ordinal", "pay": "scale", "born": "scale",
         }  # fmt: skip
+
+
+def test_copies_are_what_stata_and_spss_take_for_imputed_data(bundle: Path) -> None:
+    """``mi import flong`` expects a block 0 of incomplete data and a key within each set."""
+    needed("pyreadstat")
+    typed = pq.read_table(bundle / "data" / "wide_copies.parquet").to_pandas()
+    stata = pd.read_stata(bundle / "data" / "wide_copies.dta", convert_categoricals=False)
+    assert stata["copy"].tolist() == [number for number in range(11) for _ in range(N)]
+    assert stata["record"].tolist() == 11 * list(range(1, N + 1))
+    empty, filled = stata[stata["copy"] == 0], stata[stata["copy"] > 0].reset_index()
+    assert empty[["odd", "rank", "pay", "born"]].isna().all(axis=None)
+    assert filled["pay"].tolist() == typed["pay"].tolist()
+    assert filled["rank"].isna().tolist() == typed["rank"].isna().tolist()
+    spss = pd.read_spss(str(bundle / "data" / "wide_copies.sav"))
+    assert spss["Imputation_"].tolist() == typed["copy"].tolist()
+    assert "record" not in spss and "copy" not in spss
+    assert spss["pay"].tolist() == typed["pay"].tolist()
+
+
+def test_mi_estimate_gives_what_combine_does(bundle: Path) -> None:
+    """Stata's documented formulas, recomputed from its file: [MI] mi estimate, large samples."""
+    needed("pyreadstat")
+    stata = pd.read_stata(bundle / "data" / "wide_copies.dta", convert_categoricals=False)
+
+    def mean(records: pd.DataFrame) -> tuple[float, float]:
+        return records["pay"].mean(), records["pay"].sem() ** 2
+
+    fits = [mean(own) for number, own in stata.groupby("copy") if number]
+    figures, within = np.array([q for q, _ in fits]), np.mean([u for _, u in fits])
+    between = figures.var(ddof=1)
+    increase = (1 + 1 / 10) * between / within
+    freedom = 9 * (1 + 1 / increase) ** 2
+    reach = t.ppf(0.975, freedom) * (within + 1.1 * between) ** 0.5
+    (cell,) = open_release(bundle, product="wide").combine(mean).facts["cells"]
+    assert cell["upper"] == pytest.approx(figures.mean() + reach, rel=1e-12)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "dta", "sav"])
+def test_copies_are_read_alike_from_every_format(bundle: Path, tmp_path: Path, suffix: str) -> None:
+    needed("pyreadstat")
+    only = shutil.copytree(bundle, tmp_path / suffix)
+    for path in only.glob("data/wide*"):
+        if path.suffix != f".{suffix}":
+            path.unlink()
+    found = Release("", only, {}, "wide", None)
+    expected = open_release(bundle, product="wide")
+    for own, whole in ((found.microdata(), expected.microdata()),
+                       (found.copies(), expected.copies())):  # fmt: skip
+        assert len(own) == len(whole)
+        assert own["odd"].astype(object).fillna("").tolist() == (
+            whole["odd"].astype(object).fillna("").tolist()
+        )  # fmt: skip
+        assert own["pay"].tolist() == whole["pay"].tolist()
+        assert own["odd"].cat.categories.tolist()[0] == "a, b"
+    numbers = found.copies().iloc[:, -1].tolist()
+    assert numbers == [number for number in range(1, 11) for _ in range(N)]
+
+
+def test_copies_with_fewer_records_are_not_for_stata_and_spss(tmp_path: Path) -> None:
+    path = tmp_path / "release.yaml"
+    pq.write_table(source(), tmp_path / "source.parquet")
+    for change in ("", "records: 100, "):
+        path.write_text(CONFIG.replace("marginals, ", f"marginals, {change}"))
+        plan = load(path).plan()
+        (wide,) = (each for each in plan.products if each.name == "wide")
+        kind = kind_of(wide)
+        files = {form: [table.stem for table in kind.publication(wide).in_format(form)]
+                 for form in ("csv", "dta", "sav")}  # fmt: skip
+        assert "wide_copies" in files["csv"]
+        assert all(("wide_copies" in files[form]) == (not change) for form in ("dta", "sav"))
+        assert ("Stata and SPSS" in kind.words(wide, plan).item) == bool(change)
+
+
+def test_a_column_may_have_the_name_of_a_key(tmp_path: Path) -> None:
+    """In whatever case, since Stata and SPSS do not tell cases apart."""
+    path = tmp_path / "release.yaml"
+    pq.write_table(source(), tmp_path / "source.parquet")
+    path.write_text(CONFIG.replace("born", "Record").replace("pay", "COPY"))
+    (wide,) = (each for each in load(path).plan().products if each.name == "wide")
+    for form, keys in (("csv", ["copy_"]), ("dta", ["record_", "copy_"]), ("sav", ["Imputation_"])):
+        (table,) = (
+            each for each in kind_of(wide).publication(wide).in_format(form)
+            if each.stem == "wide_copies"
+        )  # fmt: skip
+        assert [field["name"] for field in table.fields][4:] == keys
 
 
 def test_a_reprint_has_its_own_metadata_and_is_checked_against_them(bundle: Path) -> None:

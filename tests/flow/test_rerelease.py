@@ -562,7 +562,7 @@ def test_the_deployed_flow_orders_a_renewal_or_a_revision(
 
     ordered: list[Order] = []
     monkeypatch.setattr(
-        deployed, "_pressed", lambda order, _: ordered.append(_order(order(agency.home)))
+        deployed, "_pressed", lambda order, *_: ordered.append(_order(order(agency.home)))
     )
     monkeypatch.setenv("STATPRESS__SOURCE__FORMAT", "parquet")
     deployed.rerelease.fn(

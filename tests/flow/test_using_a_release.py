@@ -31,6 +31,7 @@ import statpress
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import BundleVerificationError, NotMeasuredError, QueryError
 from statpress.tasks.bundle.manifest import seal
+from statpress.tasks.release.answer_chart import chart
 from statpress.tasks.release.opened import Release
 
 PAGE = Path(__file__).parents[2] / "tasks" / "using-a-release.md"
@@ -116,10 +117,10 @@ def test_terminal_and_library_agree(bundle: Path, capsys: pytest.CaptureFixture[
 def test_figures_are_near_those_of_the_confidential_records(bundle: Path) -> None:
     data = files("statpress.tasks.source") / "demo" / "happiness.parquet"
     frame = pq.read_table(str(data)).to_pandas()
-    edges = np.array([0, 20, 30, 40, 50, 60, 70, 80, 100.0])
+    edges = np.array([0, 20, 30, 40, 50, 60, 70, 80, 101.0])  # of whole numbers
     place = np.clip(np.searchsorted(edges, frame["prestige"], side="right") - 1, 0, 7)
     frame["prestige"] = np.where(
-        frame["prestige"].isna(), np.nan, (edges[1:] + edges[:-1])[place] / 2
+        frame["prestige"].isna(), np.nan, (edges[1:] - 1 + edges[:-1])[place] / 2
     )
     release = statpress.open(bundle)
     for made, true in (
@@ -257,6 +258,125 @@ def test_copies_combine_whatever_a_fit_gives(bundle: Path) -> None:
         release.combine(lambda records: records["educ"].mean())
     with pytest.raises(QueryError, match="same terms"):
         release.combine(lambda records: ({"a": 1.0}, {"b": 1.0}))
+
+
+def test_differences_of_shares_are_told_alike_everywhere(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column without numbers has a row for each value, and named values have one together."""
+    release = statpress.open(bundle)
+    made = release.difference("happy", by="female").frame()
+    shares = release.share("happy", by="female").frame()
+    men, women = (shares[shares["female"] == code]["estimate"].to_numpy() for code in "01")
+    assert made["estimate"].to_numpy() == pytest.approx(women - men, abs=1e-6)
+    assert made["happy"].tolist() == ["not too happy", "pretty happy", "very happy"]
+    facts = json.loads(
+        run(capsys, "query", str(bundle), "--difference", "happy", "--by", "female", "--json")
+    )
+    assert [cell["p_value"] for cell in facts["cells"]] == made["p_value"].tolist()
+    assert facts["columns"] == ["female", "happy"] and facts["notes"] == []
+    two = ("happy=pretty happy,very happy", "--by", "female")
+    (cell,) = json.loads(run(capsys, "query", str(bundle), "--difference", *two, "--json"))["cells"]
+    both = release.difference("happy", by="female", values=["pretty happy", "very happy"])
+    assert cell["estimate"] == both.value == pytest.approx((women - men)[1:].sum(), abs=1e-6)
+    assert "happy = pretty happy or very happy" in run(
+        capsys, "query", str(bundle), "--difference", *two
+    )
+    with pytest.raises(QueryError, match="no cell 'merry'"):
+        release.difference("happy", by="female", values="merry")
+
+
+def test_a_regression_on_copies_is_combined_by_rubin(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interaction of which no table was measured, against NumPy on each copy."""
+    release, formula = statpress.open(bundle), "prestige ~ educ * female"
+    figures, variances = [], []
+    for _, own in release.copies().dropna(subset=["prestige", "educ"]).groupby("copy"):
+        x = np.column_stack([np.ones(len(own)), own["educ"], own["female"]]).astype(float)
+        x = np.column_stack([x, x[:, 1] * x[:, 2]])
+        solution, (rest,), *_ = np.linalg.lstsq(x, own["prestige"].to_numpy(), rcond=None)
+        figures.append(solution)
+        variances.append(rest / (len(own) - 4) * np.diag(np.linalg.inv(x.T @ x)))
+    errors = np.sqrt(np.mean(variances, axis=0) + 1.1 * np.var(figures, axis=0, ddof=1))
+    made = release.on_copies.regress(formula, of="population").frame()
+    assert made["term"].tolist() == ["Intercept", "educ", "female", "educ:female"]
+    assert made["estimate"].to_numpy() == pytest.approx(np.mean(figures, axis=0))
+    assert made["standard_error"].to_numpy() == pytest.approx(errors)
+    words = ("regress", str(bundle), formula, "--copies", "--population")
+    facts = json.loads(run(capsys, *words, "--json"))
+    assert [cell["estimate"] for cell in facts["cells"]] == made["estimate"].tolist()
+    assert "by Rubin's rule" in run(capsys, *words)
+    with pytest.raises(NotMeasuredError):
+        release.regress(formula)
+    with pytest.raises(QueryError, match="cannot be told apart"):
+        release.on_copies.regress("prestige ~ educ + I(2 * educ)")
+
+
+def test_questions_are_answered_on_copies(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As ``combine`` does; of three columns, of which no table was measured, too."""
+    release = statpress.open(bundle)
+    where = {"happy": "very happy", "female": 1}
+
+    def mean(records: pd.DataFrame) -> tuple[float, float]:
+        own = records[(records["happy"] == "very happy") & (records["female"] == 1)]["educ"]
+        return own.mean(), own.sem() ** 2
+
+    (cell,) = release.combine(mean).facts["cells"]
+    made = release.on_copies.mean("educ", where=where, of="population")
+    assert made.value == pytest.approx(cell["estimate"])
+    assert made.facts["cells"][0]["upper"] == pytest.approx(cell["upper"])
+    assert "Rubin" in made.notes[1]
+    with pytest.raises(NotMeasuredError):
+        release.mean("educ", where=where)
+    words = ("--mean", "educ", "--where", "happy=very happy", "--where", "female=1", "--copies")
+    facts = json.loads(run(capsys, "query", str(bundle), *words, "--population", "--json"))
+    assert facts["cells"][0]["estimate"] == made.value
+    counts = release.on_copies.table("region", "educ", "happy").frame()
+    assert counts["estimate"].sum() == pytest.approx(17_137)
+    missing = release.on_copies.table("educ").frame().set_index("educ")["estimate"]["missing"]
+    assert missing == pytest.approx(release.copies()["educ"].isna().sum() / 10)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "--columns", "educ", "happy"),
+        ("query", "--median", "tvhours", "--by", "happy"),
+        ("regress", "prestige ~ educ + C(region)"),
+    ],
+)
+def test_answers_are_drawn(
+    words: tuple[str, ...], bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every estimate and interval is in the picture, and every value is named."""
+    path = tmp_path / "chart.svg"
+    command, *rest = words
+    facts = json.loads(run(capsys, command, str(bundle), *rest, "--plot", str(path), "--json"))
+    assert path.read_text(encoding="utf-8").startswith("<?xml")
+    (axes,) = chart(facts).axes
+    drawn = sorted(x for line in axes.lines for x in np.asarray(line.get_xdata()))
+    estimates = [cell["estimate"] for cell in facts["cells"]]
+    assert {*estimates} <= {*drawn}
+    ends = [segment[:, 0].tolist() for each in axes.collections for segment in each.get_segments()]
+    assert sorted(ends) == sorted([cell["lower"], cell["upper"]] for cell in facts["cells"])
+    named = {label.get_text() for label in axes.get_yticklabels()}
+    if axes.get_legend() is not None:
+        named |= {text.get_text() for text in axes.get_legend().get_texts()}
+    assert {value for cell in facts["cells"] for value in cell["values"].values()} == named
+
+
+def test_a_chart_shows_what_has_no_end_and_refuses_what_it_cannot(bundle: Path) -> None:
+    release = statpress.open(bundle)
+    made = release.mean("educ", by="female")
+    facts = {**made.facts, "cells": [dict(cell) for cell in made.facts["cells"]]}
+    facts["cells"][0]["lower"] = -np.inf
+    (axes,) = chart(facts).axes
+    assert np.isfinite([each.get_segments() for each in axes.collections]).all()
+    with pytest.raises(QueryError, match="at most 300"):
+        chart({**facts, "cells": 151 * facts["cells"]})
+    with pytest.raises(QueryError, match=r"chart\.gif"):
+        made.plot("chart.gif")
 
 
 def test_the_truth_is_where_the_copies_say(bundle: Path) -> None:

@@ -32,7 +32,7 @@ from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.pages.blocks import Gallery
 from statpress.tasks.products import beside
-from statpress.tasks.products.marginal_product import kept_in_words, part_of
+from statpress.tasks.products.marginal_product import kept_in_words, part_of, too_short_in_words
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.query import Question, ask, conditions_of
 from statpress.tasks.release.refine import Options, open_bundle, refine
@@ -271,7 +271,10 @@ def test_the_pages_begin_with_what_was_kept_and_count_pairs_alike(press: Any) ->
         assert f"{kept['lost']} lost" in said and f"{kept[None]} were not measured" in (
             said if kept[None] else "0 were not measured"
         )
-        assert f"**In {product} {said}**" in readme
+        short = too_short_in_words(rows)
+        assert "too short, in the median" in short
+        assert f"**In {product} {said}{short}**" in readme
+        assert html.escape(short) in page
         assert readme.index(said) < readme.index("A release of the dataset")
         shown = html.escape(said).replace("&#x27;", "&#39;")
         assert page.count(shown) == 2  # at the top, and where the pairs are listed

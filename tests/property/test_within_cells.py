@@ -49,8 +49,10 @@ def plain_columns(draw: st.DrawFn) -> Column:
         upper = lower + width * cells - 1
         return Integer(name="c", lower=lower, upper=upper, width=width, missing=missing)
     if kind == "numeric":
-        edges = draw(st.lists(NUMBERS, min_size=2, max_size=10, unique=True))
-        return Numeric(name="c", edges=tuple(sorted(edges)), missing=missing)
+        whole = draw(st.booleans())
+        numbers: Any = st.integers(-(10**6), 10**6).map(float) if whole else NUMBERS
+        edges = draw(st.lists(numbers, min_size=2, max_size=10, unique=True))
+        return Numeric(name="c", edges=tuple(sorted(edges)), missing=missing, whole=whole)
     if kind == "date":
         first = draw(DAYS)
         last = min(first + datetime.timedelta(draw(st.integers(0, 3000))), datetime.date.max)

@@ -60,7 +60,7 @@ MONTHS = "January February March April May June July August September October No
 DAY = re.compile(rf"\b\d{{1,2}} ({MONTHS.replace(' ', '|')}) 20\d\d\b")
 MADE = re.compile(r"(?<=Made with</dt><dd>)[^<]*")
 YEAR = re.compile(r"(\. \\?\()20\d\d(?=\\?\)\.)")  # of a line to cite a release by
-REGISTERED = re.compile(r"(?<=Registered )20\d\d-\d\d-\d\d")
+REGISTERED = re.compile(r'((?<=Registered )|(?<=date-released: "))20\d\d-\d\d-\d\d')
 STAMP = re.compile(r"(?<![0-9])20\d{6}T\d{6}Z")
 TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC)?")
 SHORT = re.compile(r"(?<=seal )[0-9a-f]{16}\b")

@@ -71,6 +71,7 @@ class Order:
         folder: Where the victim and the test leave signs for one another.
         address: Of the ledger, if not in the home.
         run_id: Of the run, and of the flow run, if it is to be a given one.
+        period: Of the config's series, if it has one.
         hold: Step before which it waits for the test.
         before: Called at that step, after the wait.
         fuse: Seconds that it lives once it goes to charge the ledger, at most.
@@ -82,6 +83,7 @@ class Order:
     folder: str
     address: str | None = None
     run_id: str | None = None
+    period: str | None = None
     hold: str | None = None
     before: Callable[[], None] | None = None
     fuse: float | None = None
@@ -202,7 +204,10 @@ def _release(order: Order, tell: Callable[[str], None]) -> int:
         listener=_Listener(tell),
     )
     try:
-        said, code = f"PUBLISHED {run_release(context, Ordered(Path(order.config))).bundle}", 0
+        ordered = Ordered(Path(order.config))
+        if order.period is not None:
+            ordered = ordered.at_period(order.period)
+        said, code = f"PUBLISHED {run_release(context, ordered).bundle}", 0
     except StatpressError as error:
         said, code = f"ERROR {error}", error.exit_code
     except KeyboardInterrupt:

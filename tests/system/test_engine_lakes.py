@@ -34,6 +34,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.source import files, lakes
 from statpress.tasks.source.aggregates import count, profile
+from statpress.tasks.source.arrow import is_there
 from statpress.tasks.source.engine import Snapshot
 from statpress.tasks.source.lakes import Lake, ObjectStore
 from statpress.tasks.source.scanning import scan, scan_wide
@@ -127,6 +128,8 @@ def test_patterns_of_objects(bucket: Bucket, tmp_path: Path) -> None:
     for pattern, n in (("p/*.parquet", 2), ("p/a?.parquet", 1), ("p/**/*.parquet", 3),
                        ("p/a.parquet", 1), ("p/**", 4)):  # fmt: skip
         assert count(bucket.lake(pattern), AGE, scratch=tmp_path).n_records == 10 * n
+        assert is_there(bucket.lake(pattern))
+    assert not is_there(bucket.lake("p/z*")) and not is_there(bucket.lake("p/z.parquet"))
     refused(SourceNotFoundError, lambda: count(bucket.lake("p/z*"), AGE, scratch=tmp_path))
     put_text(bucket, "p/a.csv", f"age\n{CANARY}\n".encode())
     refused(SourceUnreadableError, lambda: count(bucket.lake("p/a.csv"), AGE, scratch=tmp_path))
@@ -248,6 +251,7 @@ def test_delta_tables(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.Monkey
     assert count(replace(lake, version=0), renamed, scratch=tmp_path).n_records == 40
     gone = Lake(str(tmp_path / "no"), "delta")
     refused(SourceNotFoundError, lambda: count(gone, renamed, scratch=tmp_path))
+    assert is_there(lake) and not is_there(gone)
     deltalake.write_deltalake(str(tmp_path / "plain"), table.rename_columns(["a", "B"]))
     for path in filter(Path.is_file, (tmp_path / "plain").rglob("*")):
         put_text(bucket, f"delta/{path.relative_to(tmp_path / 'plain')}", path.read_bytes())
@@ -280,6 +284,7 @@ def test_iceberg_tables(tmp_path: Path) -> None:
     assert count(replace(newer, version=old), domain, scratch=tmp_path).n_records == 40
     gone = Lake(str(tmp_path / "no.metadata.json"), "iceberg")
     refused(SourceNotFoundError, lambda: count(gone, domain, scratch=tmp_path))
+    assert is_there(newer) and not is_there(gone)
 
 
 def test_what_a_config_may_say(tmp_path: Path) -> None:

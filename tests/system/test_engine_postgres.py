@@ -333,7 +333,12 @@ def test_credentials(
 
     monkeypatch.setenv(VARIABLE, good)
     assert act(source())().n_records == 100
+    is_there = reader_named("postgres").is_there
+    assert is_there(source())
+    assert not is_there(replace(source(), name="nosuch"))
+    assert not is_there(replace(source(), schema="nosuch"))
     monkeypatch.setenv(VARIABLE, good.replace(database, "nosuch"))
+    refused(SourceError, lambda: is_there(source()))
     refused(SourceError, act(source()))
     monkeypatch.setenv(VARIABLE, good.replace(quote(SECRET, safe=""), "wrong"))
     refused(SourceAccessError, act(source()))

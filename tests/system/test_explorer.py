@@ -302,6 +302,8 @@ def test_of_two_explorers_an_address_names_one(
     choose(browser, "happy")  # in the first
     assert browser.run("location.hash") == "#cols=happy&in=one"
     assert browser.run(headings) == ["General happiness", "Highest year of school completed"]
+    browser.run("(() => { location.hash = '#cols=female'; return 1 })()")  # the first has it
+    assert browser.run(headings) == ["Female", "Highest year of school completed"]
     assert browser.heard()[0] == []
 
 

@@ -77,6 +77,17 @@ def test_differences_and_correlations_are_those_of_the_records() -> None:
     assert asked.correlation("pay", "sex", {}).value == pytest.approx(r)
 
 
+def test_differences_of_shares_are_those_of_the_records() -> None:
+    """Of those that are not missing; in a sample with the error of two samples."""
+    there = CODES[:, 0] != PAY.missing_code
+    groups = [(CODES[there & (CODES[:, 1] == code), 0] == 2).astype(float) for code in (0, 1)]
+    found = analyses().difference("pay", {"sex": [1]}, {"sex": [0]}, [2])
+    assert found.value == pytest.approx(groups[1].mean() - groups[0].mean())
+    sampled = analyses(Sample(n_units=N)).difference("pay", {"sex": [1]}, {"sex": [0]}, [2])
+    error = np.sqrt(sum(each.var() / len(each) for each in groups))
+    assert sampled.standard_error == pytest.approx(error, rel=1e-3)
+
+
 def test_sampling_has_the_error_of_a_sample() -> None:
     asked = analyses(Sample(n_units=N))
     there = np.isfinite(NUMBERS)

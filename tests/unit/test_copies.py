@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 from coded import CodesInMemory
 from estimating import seeded
+from scipy.stats import linregress
 
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.analyses import numbers_of
 from statpress.mechanisms.marginals.copies import Posterior, combined
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import (
@@ -170,3 +173,35 @@ def test_rubins_rule() -> None:
 def test_what_cannot_be_combined(figures: list[float], variances: list[float] | None) -> None:
     with pytest.raises(ConfigError, match="cop"):
         combined(figures, variances)
+
+
+def test_how_much_too_short_naive_intervals_are_is_what_the_copies_show() -> None:
+    """Shares of cells and slopes, by Rubin's rule on the records of each copy."""
+    made, release = drawn(population(np.random.default_rng(3)), 0.4, 3, copies=5)
+    copies = of(made, release)[0].copies
+    columns = release.domain.columns
+    for pair, (shares, slope) in copies.too_short.items():
+        ratios = []
+        for cell in itertools.product(*(range(columns[c].size) for c in pair)):
+            there = [(each[:, list(pair)] == cell).all(axis=1) for each in copies.sets]
+            if np.mean([each.sum() for each in there]) >= 10:
+                naive = [each.mean() * (1 - each.mean()) / len(each) for each in there]
+                made_of = combined([each.mean() for each in there], naive)
+                ratios.append(made_of.standard_error / math.sqrt(np.mean(naive)))
+        assert shares == pytest.approx(np.median(ratios))
+        assert shares > 1.2
+        values = [numbers_of(columns[c]) for c in pair]
+        lines = []
+        for each in copies.sets:
+            x, y = (own[each[:, c]] for own, c in zip(values, pair, strict=True))
+            some = np.isfinite(x) & np.isfinite(y)
+            lines.append(linregress(x[some], y[some]) if some.any() else None)
+        if lines[0] is None:
+            assert slope is None
+            continue
+        naive = [line.stderr**2 for line in lines]
+        expected = combined([line.slope for line in lines], naive).standard_error
+        assert slope == pytest.approx(expected / math.sqrt(np.mean(naive)))
+    assert any(slope is not None for _, slope in copies.too_short.values())
+    none = dataclasses.replace(copies, number=0)
+    assert none.too_short == {}

@@ -1,7 +1,9 @@
 """Columns and domains: total functions, mixed radix, refusals."""
 
+import dataclasses
 import datetime
 import itertools
+import json
 import math
 from typing import Any
 
@@ -10,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.columns import (
+    Categorical,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Ordinal,
+    labels,
+)
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
 from statpress.mechanisms.errors import (
@@ -19,6 +29,8 @@ from statpress.mechanisms.errors import (
     DuplicateColumnError,
     EdgesError,
 )
+from statpress.tasks.products.distributions import cell_names
+from statpress.tasks.products.published_counts import column_from, describe_column
 
 AGE = Integer(name="age", lower=0, upper=49, width=5)
 PAY = Numeric(name="pay", edges=(0.0, 1.0, 2.5, 4.0), missing=True)
@@ -204,3 +216,52 @@ def test_marginal_adds_up() -> None:
         zip(zip(decoded["sex"], decoded["age"], strict=True), marginal.counts, strict=True)
     ) == {("f", 2.0): 1, ("f", 7.0): 3, ("m", 2.0): 2, ("m", 7.0): 4}
     assert table.marginal(domain.names) is table
+
+
+def test_a_cell_of_whole_numbers_counts_as_their_mean() -> None:
+    """One that holds a single number is that number; the last holds its upper edge."""
+    visits = Numeric(name="visits", edges=(0, 1, 2, 5, 8.5), whole=True, missing=True)
+    assert labels(visits) == ["0", "1", "3", "6.5", None]
+    assert labels(Numeric(name="visits", edges=(0, 1, 2, 5, 8.5), missing=True))[1] == "1.5"
+    assert labels(Numeric(name="x", edges=(-0.5, 0.5, 2), whole=True)) == ["0", "1.5"]
+    for code, own in ((0, [0]), (1, [1]), (2, [2, 3, 4]), (3, [5, 6, 7, 8])):
+        assert [visits.code_of(value) for value in own] == [code] * len(own)
+        drawn = visits.spread(np.full(999, code), np.linspace(0, 1, 999, endpoint=False))
+        assert sorted({*drawn.tolist()}) == own
+        assert visits.decode(np.array([code]))[0] == np.mean(own)
+        assert [each[0] for each in visits.limits_of(np.array([code]))] == [own[0], own[-1]]
+
+
+def test_cells_of_single_whole_numbers_are_not_spread() -> None:
+    single = Numeric(name="visits", edges=(0, 1, 2, 2.5), whole=True)
+    assert single.ends is None
+    assert single.spread(np.arange(3), np.full(3, 0.9)).tolist() == [0, 1, 2]
+    assert Numeric(name="visits", edges=(0, 1, 2, 3), whole=True).ends == (0, 3)
+
+
+def test_special_values_of_whole_numbers_leave_the_others_of_their_cell() -> None:
+    visits = Numeric(name="visits", edges=(0, 1, 5), whole=True, special=(1, 99))
+    assert labels(visits) == ["0", "1", "3", "99"]
+    assert {*visits.spread(np.full(99, 2), np.linspace(0, 0.99, 99)).tolist()} == {2, 3, 4, 5}
+
+
+def test_whole_numbers_are_described_and_rebuilt() -> None:
+    """Other numbers are described as earlier versions did, which read them."""
+    visits = Numeric(name="visits", edges=(0.0, 1.0, 5.0), whole=True)
+    assert column_from(json.loads(json.dumps(describe_column(visits)))) == visits
+    assert "whole" not in describe_column(dataclasses.replace(visits, whole=False))
+    assert cell_names(visits, {}) == ["0", "1 to 5"]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"edges": (0, 0.2, 0.8)}, "No whole number lies in the cell from 0.2 to 0.8"),
+        ({"edges": (0, 1, 3), "special": (1.5,)}, "1.5 is not a whole number"),
+        ({"edges": (0, 1, 2, 4), "special": (1,)}, "cannot have a cell of its own"),
+        ({"edges": (0, 2**60)}, "within"),
+    ],
+)
+def test_whole_numbers_that_cannot_be_are_refused(knobs: dict[str, Any], words: str) -> None:
+    with pytest.raises(EdgesError, match=words):
+        Numeric(name="visits", whole=True, **knobs)

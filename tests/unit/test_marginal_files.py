@@ -129,3 +129,16 @@ def test_pairs_are_counted_in_one_sentence() -> None:
     )
     earlier = [{"relation": each["relation"]} for each in every]
     assert module.kept_in_words(earlier).startswith("6 of 8 pairs of columns were measured. 1 were")
+
+
+def test_a_reader_is_told_how_much_too_short_naive_intervals_are() -> None:
+    """In the median and at the ends, of what is known; nothing without copies."""
+    rows = [
+        {"shares_too_short": shares, "slope_too_short": slope}
+        for shares, slope in ((1.24, None), (3.0, 2.0), (1.9, 5.06), (None, None))
+    ]
+    words = module.too_short_in_words(rows)
+    assert "1.9 times for shares of two columns (1.2 to 3.0)" in words
+    assert "3.5 times for slopes of regressions (2.0 to 5.1)" in words
+    assert "slopes" not in module.too_short_in_words(rows[:1])
+    assert module.too_short_in_words(rows[3:]) == module.too_short_in_words([{}]) == ""

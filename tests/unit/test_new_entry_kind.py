@@ -30,6 +30,7 @@ from statpress.tasks.ledger.rules import (
     OF_DATASET,
     OF_RUN,
     RULES,
+    Balance,
     Rule,
     keep_with_charge,
     no_effect,
@@ -60,8 +61,8 @@ def check_fee(state: State, body: Body) -> None:
         raise LedgerError("Too little remains.", where="fee")
 
 
-def balance_of_fee(state: State, body: Body) -> Loss:
-    return state.account_of(body["dataset"]).spent + Loss.of(body)
+def balance_of_fee(state: State, body: Body) -> Balance:
+    return Balance(state.account_of(body["dataset"]), Loss.of(body))
 
 
 def check_closing(state: State, body: Body) -> None:

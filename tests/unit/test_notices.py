@@ -14,7 +14,7 @@ from prefect._vendor.croniter import croniter
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 
-from statpress.tasks.orchestration.monitoring import WAITING
+from statpress.tasks.orchestration.monitoring import SERIES_WAITING, WAITING
 
 (DESCRIBED,) = load_all(DEPLOY / "automations.yaml")
 NOTICES = {each["name"].removeprefix("statpress "): each for each in DESCRIBED["automations"]}
@@ -83,6 +83,30 @@ def rendered(body: str, flow: str, message: str) -> str:
     state: dict[str, Any] = {"message": message}
     run = {"id": "1", "name": "a-run", "state": state}
     return jinja2.Template(body).render(flow={"name": flow}, flow_run=run)
+
+
+def test_a_series_that_waits_is_noticed_once_that_lasts() -> None:
+    waiting = trigger("series waiting")
+    payload = {
+        "dataset": "lfs",
+        "series": "monthly",
+        "words": "2026-02 waits for its source, which is not there yet",
+    }
+    emitted = ReceivedEvent(
+        occurred=NOW,
+        event=SERIES_WAITING,
+        resource={"prefect.resource.id": "statpress.series.lfs-monthly"},
+        payload=payload,
+        id=uuid.uuid4(),
+    )
+    assert waiting.covers(emitted) and waiting.expects(emitted.event)
+    assert waiting.threshold > 1 and not waiting.expects(WAITING)
+    (action,) = NOTICES["series waiting"]["actions"]
+    subject, body = (
+        jinja2.Template(action[part]).render(event=emitted) for part in ("subject", "body")
+    )
+    assert subject == "statpress: the series monthly of lfs waits"
+    assert body.startswith("2026-02 waits for its source") and "'skip'" in body
 
 
 def test_a_bundle_that_waits_is_noticed_with_the_command_that_approves_it() -> None:

@@ -118,6 +118,10 @@ def test_an_earlier_design_holds_for_those_who_took_part_under_it() -> None:
     amounts = {month: Decimal(number + 1) for number, month in enumerate(MONTHS)}
     panel = Panel(Design(3)).followed_by(Design(1), MONTHS[2])
     assert panel.largest(amounts) == 3 + 6 + 7
+    assert panel.words == (
+        "a person takes part in at most one of the periods; whoever took part in one up to"
+        " 2026-01 goes by the earlier design 'any 3'"
+    )
     assert panel.largest(amounts, MONTHS[0]) == 1 + 6 + 7
     assert panel.followed_by(Design(1), MONTHS[5]) == panel
     window = Panel(Design(3, 3)).followed_by(Design(1), MONTHS[2])

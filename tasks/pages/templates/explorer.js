@@ -418,22 +418,26 @@
           element("a", {href: fragmentOf(data, now, several)}, "Link to this view")));
     }
 
+    // Whether the address is for this explorer.
     function follow() {
       const asked = choiceOf(data, location.hash);
-      if (!asked) return;
+      if (!asked) return false;
       set(asked);
       root.scrollIntoView();
+      return true;
     }
 
     if (data.left.length)
       root.append(element("p", {class: "note"},
-        `Not offered, since they have one cell or too many: ${data.left.join(", ")}.`));
+        `Not offered here, but by statpress query: ${data.left.join(", ")}.`));
     set(choiceOf(data, `#${root.dataset.start}`) ?? {columns: [0], where: null});
-    follow();
-    window.addEventListener("hashchange", follow);
-    performance.mark("explorer");
+    return follow;
   }
 
-  const explorers = document.querySelectorAll(".explorer");
-  explorers.forEach(root => explore(root, explorers.length > 1));
+  const roots = [...document.querySelectorAll(".explorer")];
+  const explorers = roots.map(root => explore(root, roots.length > 1));
+  const follow = () => explorers.some(each => each()); // the first that knows the columns
+  follow();
+  window.addEventListener("hashchange", follow);
+  performance.mark("explorer");
 })();

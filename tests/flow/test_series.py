@@ -1,0 +1,441 @@
+"""A series of monthly releases: in order, each once, waiting for what is late, kept apart."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from bad_input import N
+
+from statpress.configs.order import Order, from_options
+from statpress.configs.yaml_text import parse
+from statpress.flows.cli.release_commands import plan, rerelease, run, validate
+from statpress.flows.rerelease import propose
+from statpress.flows.runner import run_due, run_publication, run_release
+from statpress.mechanisms.errors import (
+    ConfigError,
+    InsufficientBudgetError,
+    PeriodError,
+    RereleaseError,
+    SourceError,
+    SourceNotFoundError,
+    StatpressError,
+)
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
+from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.review import note_bundle, record_unsigned
+from statpress.tasks.release.run_places import Outcome
+
+SERIES = "series: {name: lfs, period: {by: month, first: 2026-01, lag: 10 days}}\n"
+MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
+
+
+class CutError(Exception):
+    """Stands for whatever may end a run."""
+
+
+class Heard(Silent):
+    """Keeps what a person is told."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def notify(self, text: str) -> None:
+        self.texts.append(text)
+
+
+class Office:
+    """An agency with a series, on a day of its own calendar."""
+
+    def __init__(self, agency: Any, patch: pytest.MonkeyPatch) -> None:
+        self.agency, self._patch = agency, patch
+        head, _, _ = agency.text.partition("products:")
+        agency.text = (
+            head.replace("title: Test release", "title: Labour force, {period}")
+            .replace(
+                "source: {path: data/source.parquet}",
+                SERIES + 'source: {path: "data/{period}.parquet"}',
+            )
+            .replace("epsilon: 1.0", "epsilon: 0.1")
+            .replace("delta: 1.0e-6", "delta: 0")
+            + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
+            + "columns: [region]}\n"
+            + "publish: {directory: releases, plots: false, formats: [csv]}\n"
+        )
+        agency.config.write_text(agency.text)
+        self.table = pq.read_table(agency.source)
+        agency.source.unlink()
+
+    def deliver(self, *months: str) -> None:
+        """Have the files of some months arrive."""
+        for month in months:
+            pq.write_table(self.table, self.agency.folder / "data" / f"{month}.parquet")
+
+    def on(self, day: str) -> Office:
+        """Have it be another day."""
+        date = datetime.date.fromisoformat(day)
+        self._patch.setattr("statpress.tasks.release.series.today", lambda: date)
+        return self
+
+    def context(self, listener: Listener | None = None) -> RunContext:
+        log = CuratorLog(self.agency.home.folder("curator"), new_run_id())
+        self.agency.inspector.log = log
+        return RunContext(
+            home=self.agency.home,
+            log=log,
+            inspector=self.agency.inspector,
+            orchestrated=False,
+            parallel=Parallel(),
+            listener=listener or Silent(),
+        )
+
+    def release(self, period: str, **arguments: Any) -> Outcome:
+        order = Order(self.agency.config).at_period(period)
+        return run_release(self.context(), order, **arguments)
+
+    def release_due(self) -> tuple[list[str], str, list[str]]:
+        """The periods that a schedule releases, why no further one, and what it says."""
+        heard = Heard()
+
+        def one(order: Order, period: str) -> str:
+            run_release(self.context(heard), order)
+            return period
+
+        released, due = run_due(self.context(heard), Order(self.agency.config), one)
+        return released, due.words, heard.texts
+
+    def bundles(self) -> dict[str, list[Path]]:
+        """The bundles in the folder of each period."""
+        return {
+            folder.name: sorted(folder.iterdir())
+            for folder in sorted((self.agency.releases / "lfs").iterdir())
+            if not folder.is_symlink()
+        }
+
+    @property
+    def latest(self) -> Path:
+        """What the link leads to, from the folder of the series."""
+        return Path(os.readlink(self.agency.releases / "lfs" / "latest"))
+
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in self.agency.entries()]
+
+
+@pytest.fixture
+def office(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Office:
+    return Office(agency, monkeypatch).on("2026-05-11")
+
+
+def test_due_periods_are_released_in_order_each_in_its_place(office: Office) -> None:
+    office.deliver(*MONTHS[:6])
+    released, why, _ = office.release_due()
+    assert released == MONTHS[:4]  # May ended, and is not due
+    assert why == "nothing else is due before 2026-06-11, when 2026-05 is"
+    found = office.bundles()
+    assert list(found) == MONTHS[:4] and all(len(each) == 1 for each in found.values())
+    for month, (bundle,) in found.items():
+        manifest = verify_bundle(bundle)
+        assert manifest["title"] == f"Labour force, {month}"
+        check_bundle(office.agency.home, bundle, manifest)
+        package = json.loads((bundle / "datapackage.json").read_text())
+        assert package["temporal"] == {"start": month, "end": month}
+        config = parse((bundle / "config.yaml").read_text(), "config").value
+        assert config["series"]["current"] == month
+        assert config["source"]["path"] == "data/{period}.parquet"
+    assert office.latest == Path(MONTHS[3]) / found[MONTHS[3]][0].name
+    spent = [e.body["config_sha256"] for e in office.agency.entries() if e.kind == "charge"]
+    assert len(set(spent)) == 4
+    verify_ledger(office.agency.home)
+    assert office.release_due()[0] == []  # never twice
+    assert office.on("2026-06-11").release_due()[0] == ["2026-05"]
+
+
+def test_a_late_source_is_waited_for_without_look_or_charge(office: Office) -> None:
+    office.deliver("2026-01", "2026-03", "2026-04")
+    released, why, said = office.release_due()
+    assert released == ["2026-01"]
+    assert why == "2026-02 waits for its source, which is not there yet"
+    assert said[-1] == f"{why}: data/2026-02.parquet."
+    before = office.kinds()
+    assert before == ["register", "look", "charge", "draw", "publish"]
+    assert office.release_due()[0] == [] and office.kinds() == before
+    with pytest.raises(SourceNotFoundError, match="2026-02 is not there"):
+        office.release("2026-02")
+    assert office.kinds() == before
+    office.deliver("2026-02")
+    assert office.release_due()[0] == ["2026-02", "2026-03", "2026-04"]
+
+
+def test_noisy_checks_are_not_charged_for_a_source_that_is_not_there(office: Office) -> None:
+    office.agency.replace("delta: 0", "delta: 1.0e-6")
+    office.agency.replace("publish:", "gate: {noise: true}\npublish:")
+    with pytest.raises(SourceNotFoundError, match="Nothing was looked at or charged"):
+        office.release("2026-01")
+    assert office.kinds() == ["register"]
+
+
+def test_a_period_that_is_skipped_has_no_release(office: Office) -> None:
+    office.deliver("2026-01", "2026-03", "2026-04")
+    office.agency.replace("lag: 10 days", "lag: 10 days, skip: [2026-02, 2026-05]")
+    released, why, _ = office.release_due()
+    assert released == ["2026-01", "2026-03", "2026-04"]
+    assert why.endswith("before 2026-07-11, when 2026-06 is")
+    with pytest.raises(ConfigError, match="among the periods that are skipped"):
+        office.release("2026-02")
+
+
+def test_a_period_is_never_released_ahead_nor_without_a_name(office: Office) -> None:
+    office.deliver(*MONTHS)
+    with pytest.raises(PeriodError, match="2026-05 is not due before 2026-06-11"):
+        office.release("2026-05")
+    with pytest.raises(PeriodError, match="no period is named"):
+        run_release(office.context(), Order(office.agency.config))
+    assert office.kinds() == ["register"]
+
+
+def test_a_period_that_is_released_is_not_released_again(office: Office) -> None:
+    office.deliver("2026-01")
+    first = office.release("2026-01")
+    before = office.kinds()
+    (office.agency.folder / "data" / "2026-01.parquet").unlink()  # no matter any more
+    assert office.release("2026-01") == first
+    office.agency.replace("epsilon: 0.1", "epsilon: 0.2")
+    assert office.release("2026-01", again=True) == first  # that is what re-releases are for
+    assert office.kinds() == before and len(office.bundles()["2026-01"]) == 1
+
+
+def test_a_cut_before_the_draw_goes_on_with_its_charge(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.deliver("2026-01", "2026-02")
+    with monkeypatch.context() as patch:
+        patch.setattr("statpress.flows.release.draw_records", cut)
+        with pytest.raises(StatpressError):
+            office.release_due()
+    released, _, _ = office.release_due()
+    assert released == ["2026-01", "2026-02"]
+    assert office.kinds().count("charge") == 2
+
+
+def test_a_cut_after_the_draw_leaves_the_next_period_unharmed(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.deliver("2026-01", "2026-02", "2026-03")
+    with monkeypatch.context() as patch:
+        patch.setattr("statpress.flows.release.write_products", cut)
+        with pytest.raises(StatpressError):
+            office.release_due()
+    released, _, said = office.release_due()
+    assert released == ["2026-02", "2026-03"]
+    assert "2026-01 was charged and not published" in said[0]
+    with pytest.raises(PeriodError, match="--again"):
+        office.release("2026-01")
+    assert office.kinds().count("charge") == 3
+    office.release("2026-01", again=True)
+    assert office.kinds().count("charge") == 4
+    assert {month: len(each) for month, each in office.bundles().items()} == dict.fromkeys(
+        MONTHS[:3], 1
+    )
+    assert office.latest.parts[0] == "2026-03"  # an older period never takes its place
+    office.release("2026-01", again=True)
+    assert office.kinds().count("charge") == 4
+    verify_ledger(office.agency.home)
+
+
+def test_a_bundle_that_the_ledger_missed_is_not_made_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.deliver("2026-01")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", cut)
+        with pytest.raises(StatpressError):
+            office.release("2026-01")
+    (bundle,) = office.bundles()["2026-01"]
+    with pytest.raises(PeriodError, match="did not note it"):
+        office.release("2026-01", again=True)
+    note_bundle(office.agency.home, bundle)
+    assert office.latest == Path("2026-01") / bundle.name
+    assert office.release("2026-01").bundle == bundle
+
+
+def test_a_charge_that_is_given_back_is_made_anew(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.deliver("2026-01", "2026-02")
+    with monkeypatch.context() as patch:
+        patch.setattr("statpress.flows.release.draw_records", cut)
+        with pytest.raises(StatpressError):
+            office.release("2026-01")
+    (charge,) = (entry for entry in office.agency.entries() if entry.kind == "charge")
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        ledger.void(run_id=charge.body["run_id"], dataset="testdata", reason="another config")
+    office.agency.replace("epsilon: 0.1", "epsilon: 0.2")
+    assert office.release_due()[0] == ["2026-01", "2026-02"]
+
+
+def test_a_source_that_a_gate_refuses_is_left_to_a_person(office: Office) -> None:
+    office.deliver("2026-01", "2026-02")
+    whole = office.table
+    office.table = whole.slice(0, N - 1)
+    office.deliver("2026-01")
+    with pytest.raises(SourceError):
+        office.release_due()
+    assert office.kinds() == ["register", "look", "refuse"]
+    released, _, said = office.release_due()
+    assert released == ["2026-02"]  # no further look at what was refused
+    assert "2026-01 was stopped by its checks" in said[0]
+    office.table = whole
+    office.deliver("2026-01")
+    office.release("2026-01")
+    assert list(office.bundles()) == ["2026-01", "2026-02"]
+    assert office.latest.parts[0] == "2026-02"
+
+
+def test_without_the_runs_of_periods_one_would_be_released_twice(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.deliver("2026-01")
+    monkeypatch.setattr("statpress.tasks.release.series._run_of", lambda *_: new_run_id())
+    office.release("2026-01")
+    office.release("2026-01")
+    assert len(office.bundles()["2026-01"]) == office.kinds().count("charge") == 2
+
+
+def test_another_series_of_the_dataset_has_periods_of_its_own(office: Office) -> None:
+    office.deliver("2026-01")
+    one = office.release("2026-01")
+    office.agency.replace("name: lfs", "name: other")
+    assert office.release("2026-01").run_id != one.run_id
+
+
+def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None:
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    office.agency.register(dataset="panel", epsilon="0.25", design="any 2")
+    office.deliver(*MONTHS[:4])
+    assert office.release_due()[0] == MONTHS[:4]  # any 2 of them cost less than the limit
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        periods = ledger.account("panel").by_period.periods
+    assert sorted(periods) == MONTHS[:4]
+    (bundle,) = office.bundles()["2026-04"]
+    proposal = propose(bundle, None, (), None, office.agency.home)
+    with pytest.raises(InsufficientBudgetError, match="for 2026-04"):  # .1 twice, and .1
+        run_release(office.context(), proposal.planned)
+
+
+def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:
+    office.deliver("2026-01", "2026-02")
+    office.release_due()
+    (bundle,) = office.bundles()["2026-02"]
+    revised = office.agency.folder / "revised.yaml"
+    revised.write_text(office.agency.text.replace("epsilon: 0.1", "epsilon: 0.2"))
+    proposal = propose(bundle, revised, (), None, office.agency.home)
+    assert proposal.difference["config"]["budget.epsilon"] == {"was": "0.1", "now": "0.2"}
+    outcome = run_release(office.context(), proposal.planned)
+    both = office.bundles()["2026-02"]
+    assert len(both) == 2 and outcome.bundle in both and bundle in both
+    assert verify_bundle(outcome.bundle)["supersedes"] == verify_bundle(bundle)["seal"]
+    assert office.latest == Path("2026-02") / outcome.bundle.name
+    assert run_release(office.context(), proposal.planned) == outcome  # a bundle is followed once
+    older = propose(office.bundles()["2026-01"][0], None, (), None, office.agency.home)
+    first = run_release(office.context(), older.planned)
+    assert first.bundle.parent.name == "2026-01"
+    assert office.latest.parts[0] == "2026-02"
+    verify_ledger(office.agency.home)
+    for text in (
+        office.agency.text.replace("name: lfs", "name: other"),
+        office.agency.text.replace("first: 2026-01", "first: 2026-01").replace(
+            "name: lfs,", "name: lfs, current: 2026-01,"
+        ),
+    ):
+        revised.write_text(text)
+        with pytest.raises(RereleaseError, match="one of its own series and period"):
+            propose(bundle, revised, (), None, office.agency.home)
+
+
+def test_a_renewal_may_name_revised_data_and_no_other_period(office: Office) -> None:
+    office.deliver("2026-01", "2026-01b")
+    bundle = office.release("2026-01").bundle
+    options = from_options(["source.path=data/2026-01b.parquet"])
+    proposal = propose(bundle, None, options, None, office.agency.home)
+    proposal.check(office.agency.home)  # finds the data beside the config
+    renewed = run_release(office.context(), proposal.planned).bundle
+    assert renewed.parent == bundle.parent
+    stated = parse((renewed / "config.yaml").read_text(), "config").value
+    assert stated["source"]["path"] == "data/2026-01b.parquet"
+    again = propose(renewed, None, (), None, office.agency.home)
+    assert run_release(office.context(), again.planned).bundle.parent == bundle.parent
+    with pytest.raises(RereleaseError, match="no matter of the data's vintage"):
+        propose(bundle, None, from_options(["series.current=2026-02"]), None, office.agency.home)
+
+
+def test_the_next_period_is_released_once_one_waits_for_its_approval(office: Office) -> None:
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        ledger.set_approvers(dataset="testdata", approvers=[], unsigned=True)
+    office.deliver("2026-01", "2026-02")
+    assert office.release_due()[0] == ["2026-01", "2026-02"]
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        statuses = [charge.status for charge in ledger.state().charges.values()]
+        runs = list(ledger.state().charges)
+    assert statuses == [Status.PREPARED] * 2
+    assert not (office.agency.releases / "lfs" / "latest").exists()
+    record_unsigned(office.agency.home, runs[0], decision="reject", reason="wrong", by="officer")
+    record_unsigned(office.agency.home, runs[1], decision="approve", reason="right", by="officer")
+    place = run_publication(office.context(), runs[1]).bundle
+    assert place.parent.name == "2026-02" and office.latest == Path("2026-02") / place.name
+    released, _, said = office.release_due()
+    assert released == [] and "2026-01 was charged and not published" in said[0]
+
+
+def test_a_test_with_a_known_seed_releases_no_period(office: Office) -> None:
+    office.deliver("2026-01")
+    bundle = office.release("2026-01", insecure_seed=1).bundle
+    assert bundle.parent.name == "2026-01"
+    assert not (office.agency.releases / "lfs" / "latest").exists()
+    assert office.release_due()[0] == ["2026-01"]
+
+
+def test_the_commands(office: Office, capsys: pytest.CaptureFixture[str]) -> None:
+    office.deliver("2026-01", "2026-03")
+    config, home = office.agency.config, office.agency.home.root
+    assert validate(config).facts()["valid"]
+    assert validate(config, period="2026-03").facts()["valid"]
+    with pytest.raises(ConfigError, match=r"--period .*must be a month, written as 2026-10"):
+        validate(config, period="October")
+    done = run(config, home=home, no_orchestrator=True)
+    assert [Path(each["bundle"]).parent.name for each in done.facts()["released"]] == ["2026-01"]
+    assert done.facts()["waits"] is True
+    published, waits = done.report()
+    assert published.startswith(f"Published {done.facts()['released'][0]['bundle']}\n")
+    assert waits == "2026-02 waits for its source, which is not there yet."
+    with pytest.raises(PeriodError, match="2026-06 is not due before 2026-07-11"):
+        run(config, period="2026-06", home=home, no_orchestrator=True)
+    one = run(config, period="2026-03", home=home, no_orchestrator=True)
+    assert Path(one.facts()["bundle"]).parent.name == "2026-03"
+    planned = plan(config, period="2026-04", home=home)
+    assert planned.facts()["series"] == {
+        "name": "lfs",
+        "due": {"2026-01": "released", "2026-02": "open", "2026-03": "released", "2026-04": "open"},
+        "next": {"period": "2026-05", "due": "2026-06-11"},
+    }
+    assert "Series lfs, open: 2026-02, 2026-04." in list(planned.report())
+    again = rerelease(Path(one.facts()["bundle"]), renew=True, yes=True, home=home,
+                      no_orchestrator=True, json=True)  # fmt: skip
+    assert Path(again.facts()["bundle"]).parent.name == "2026-03"
+    office.agency.replace("formats: [csv]", "formats: [csv], name: one")
+    (office.agency.folder / "data" / "2026-01.parquet").unlink()
+    again = run(config, period="2026-01", home=home, no_orchestrator=True)
+    assert again.facts()["bundle"] == done.facts()["released"][0]["bundle"]
+
+
+def cut(*_: Any, **__: Any) -> None:
+    raise CutError

@@ -1,0 +1,164 @@
+"""A series on a schedule of a real server: a year of months, one of them late, one config.
+
+The flow runs are those of a worker; the schedule is the installation's, nearer than it would be.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from command_forks import forked_with_prefect
+from prefect_server import ask
+from ruamel.yaml import YAML
+from test_schedule import DEPLOY, ENDS, POOL, ended, pool_of, succeeded, wait, worker
+from victims import warm
+
+from statpress.mechanisms.domain.periods import SeriesPeriod, due_periods
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import verify_ledger
+
+pytestmark = pytest.mark.system
+NAME = "release-series"
+TODAY = datetime.datetime.now(datetime.UTC).date()
+FIRST = SeriesPeriod.of(TODAY.replace(year=TODAY.year - 1, day=1), "month")
+MONTHS = [str(period) for period in due_periods(FIRST, 0, TODAY)]
+LATE = MONTHS[2]
+"""Its file comes after the others."""
+
+
+@pytest.fixture
+def office(founded: Callable[..., Any], tmp_path: Path) -> Any:
+    """An agency with a series, without the file of one month."""
+    agency = founded(tmp_path, "labour")
+    head, _, _ = agency.text.partition("products:")
+    series = f"series: {{name: lfs, period: {{by: month, first: {FIRST}}}}}\n"
+    agency.text = (
+        head.replace(
+            "source: {path: data/source.parquet}",
+            series + 'source: {path: "data/{period}.parquet"}',
+        )
+        .replace("epsilon: 1.0", "epsilon: 0.1")
+        .replace("delta: 1.0e-6", "delta: 0")
+        + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
+        + "columns: [region]}\n"
+        + "publish: {directory: releases, plots: false, formats: [csv]}\n"
+    )
+    agency.config.write_text(agency.text)
+    for month in MONTHS:
+        if month != LATE:
+            deliver(agency, month)
+    return agency
+
+
+def deliver(agency: Any, month: str) -> None:
+    pq.write_table(pq.read_table(agency.source), agency.source.parent / f"{month}.parquet")
+
+
+def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], office: Any) -> None:
+    warm()
+    schedule(server, office)
+    deployed = ask(server, f"/deployments/name/statpress-release/{NAME}")
+    with worker(server):
+        waiting = ended(server, deployed, "COMPLETED")
+        assert waiting["state"]["name"] == "WaitingForSource", waiting["state"]
+        assert f"{LATE} waits for its source" in waiting["state"]["message"]
+        assert waiting["auto_scheduled"] is True
+        assert published(office) == MONTHS[:2]
+        looks = [entry.kind for entry in office.entries()].count("look")
+        assert looks == 2  # that a file is not there is none
+        deliver(office, LATE)
+        wait(lambda: published(office) == MONTHS, "all months")
+        ask(server, f"/deployments/{deployed['id']}/pause_deployment", {})
+        backfill(server, deployed)
+    assert len(MONTHS) == 12
+    wait(lambda: waits_noticed(server), "the event of a period that waits")
+    query = {"artifacts": {"flow_run_id": {"any_": [waiting["id"]]}}}
+    (shown,) = ask(server, "/artifacts/filter", query)
+    assert shown["key"] == "labour-series-lfs"
+    with Ledger.open(office.home.ledger, create=False) as ledger:
+        charges = list(ledger.state().charges.values())
+    epsilon = charges[1].entry.body["epsilon"]
+    assert f"| {MONTHS[1]} | released | {epsilon} | 0 |" in shown["data"]
+    assert f"| {LATE} | open | 0 | 0 |" in shown["data"]
+    assert len(charges) == 12 and all(charge.published for charge in charges)
+    verify_ledger(office.home)
+    folders = {folder.name: folder for folder in (office.releases / "lfs").iterdir()}
+    assert sorted(folders) == [*MONTHS, "latest"]
+    assert all(len(list(folders[month].iterdir())) == 1 for month in MONTHS)
+    assert Path(os.readlink(folders["latest"])).parts[0] == MONTHS[-1]
+    runs = {each["name"].split(", ")[1]: each for each in releases(server) if ", " in each["name"]}
+    assert set(MONTHS) <= set(runs)
+    for month in MONTHS:
+        assert {"statpress", "release", "labour", "lfs", month} <= set(runs[month]["tags"])
+        assert runs[month]["state_type"] == "COMPLETED"
+
+
+def backfill(server: dict[str, str], deployed: dict[str, Any]) -> None:
+    """A flow run for a period that is released finds it so, and one of no period fails."""
+    made = []
+    for period in (MONTHS[0], "1999-01"):
+        body = {"parameters": {**deployed["parameters"], "period": period}}
+        made.append(ask(server, f"/deployments/{deployed['id']}/create_flow_run", body))
+    wait(lambda: {state_of(server, run) for run in made} <= {*ENDS}, "what was asked for")
+    assert [state_of(server, run) for run in made] == ["COMPLETED", "FAILED"]
+    wait(lambda: not at_work(server, deployed), "the last flow run")
+
+
+def state_of(server: dict[str, str], run: dict[str, Any]) -> str:
+    return str(ask(server, f"/flow_runs/{run['id']}")["state_type"])
+
+
+def published(office: Any) -> list[str]:
+    """The months with a publication in the ledger, in its order."""
+    places = [entry.body["bundle"] for entry in office.entries() if entry.kind == "publish"]
+    return [Path(place).parent.name for place in places]
+
+
+def waits_noticed(server: dict[str, str]) -> bool:
+    """Whether an event says that the series waits, in words for a notice."""
+    named = {"filter": {"event": {"name": ["statpress.series.waiting"]}}}
+    events = ask(server, "/events/filter", named)["events"]
+    return any(LATE in event["payload"]["words"] for event in events)
+
+
+def at_work(server: dict[str, str], deployed: dict[str, Any]) -> Any:
+    state = {"type": {"any_": ["PENDING", "RUNNING"]}}
+    query = {"flow_runs": {"deployment_id": {"any_": [deployed["id"]]}, "state": state}}
+    return ask(server, "/flow_runs/filter", query)
+
+
+def releases(server: dict[str, str]) -> list[dict[str, Any]]:
+    """The flow runs of the series."""
+    query = {"flow_runs": {"tags": {"all_": ["lfs"]}}}
+    found: list[dict[str, Any]] = ask(server, "/flow_runs/filter", query)
+    return found
+
+
+def schedule(server: dict[str, str], office: Any) -> None:
+    """Put the installation's deployment on the server, to look for what is due often."""
+    described = YAML(typ="safe").load(DEPLOY / "prefect.yaml")
+    described["definitions"] = {"work_pools": [{"name": POOL, "type": "process"}]}
+    known = {each["name"]: each for each in described["deployments"]}
+    soon = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=8)).isoformat()
+    near = {"interval": 60, "anchor_date": soon, "active": True}
+    described["deployments"] = [
+        known["release"]
+        | {
+            "name": NAME,
+            "parameters": {"config": str(office.config)},
+            "schedules": [near],
+            "work_pool": pool_of(office),
+        }
+    ]
+    file = office.folder / "prefect.yaml"
+    YAML(typ="safe").dump(described, file)
+    words = ("deploy", str(file), "--json")
+    said = succeeded(forked_with_prefect(*words, cwd=office.folder, environment=server))
+    assert json.loads(said)["deployments"][NAME] == "created"
