@@ -29,7 +29,7 @@ from statpress.configs.checks import (
 from statpress.configs.columns import COLUMNS, CategoriesFile, RangeConfig
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms
-from statpress.configs.release_config import CheckConfig, ReleaseConfig, UnitColumn
+from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
 from statpress.configs.requests import divided, requests_of
 from statpress.configs.series import dated
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
@@ -37,9 +37,9 @@ from statpress.configs.yaml_text import Document, Findings, parse, placed, read_
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
-from statpress.mechanisms.domain.domain import Domain, Privacy
-from statpress.mechanisms.domain.periods import SeriesPeriod
+from statpress.mechanisms.domain.domain import Domain, Privacy, Size
 from statpress.mechanisms.errors import ConfigError, UnknownKeyError, together
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest, part_of
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
@@ -48,7 +48,8 @@ from statpress.mechanisms.registry import KINDS, REGISTRY, serving
 Model = TypeVar("Model", bound=BaseModel)
 _TAGS: dict[Any, type[BaseModel]] = {
     "by column": UnitColumn, "as range": RangeConfig, "CategoriesFile": CategoriesFile,
-    "by name": OtherLicence, **COLUMNS, **{tag_of(key): model for key, model in TARGETS.items()},
+    "rough": RoughSize, "by name": OtherLicence, **COLUMNS,
+    **{tag_of(key): model for key, model in TARGETS.items()},
     **{sources.tag_of(key): model for key, model in sources.ENGINES.items()},
 }  # fmt: skip
 
@@ -213,7 +214,8 @@ class Release:
         folder: Where its paths go from.
         text: The file's text with the overrides and the lines of categories files in it.
         domain: The declared domain, categories files read in.
-        privacy: Frame of reference of the guarantee.
+        frame: Frame of reference of the guarantee; None until a run has counted the size in the
+            source, where the config takes it from there and does not say about what it is.
         requests: The products with their knobs.
         document: Places of the values, for messages.
         overrides: What differs from the file.
@@ -224,11 +226,33 @@ class Release:
     folder: Path
     text: str
     domain: Domain
-    privacy: Privacy
+    frame: Privacy | None
     requests: tuple[ProductRequest, ...]
     document: Document
     overrides: tuple[Applied, ...] = ()
     supersedes: str | None = None
+
+    @property
+    def privacy(self) -> Privacy:
+        """Frame of reference of the guarantee.
+
+        Raises:
+            ConfigError: Its size is not known before a run.
+        """
+        if self.frame is None:
+            name = self.config.privacy.size_name
+            raise ConfigError(
+                "A run counts the size in the source before it plans, so nothing can be planned"
+                " before the run.",
+                where=self.document.where(("privacy", name)),
+                next_step=f"Write '{name}: {{from_source: true, about: NUMBER}}', or plan for a"
+                f" number with --set privacy.{name}=NUMBER.",
+            )
+        return self.frame
+
+    def sized(self, size: int, origin: Size = Size.FROM_SOURCE) -> Release:
+        """The release with the number of records, or of units, that its source has."""
+        return replace(self, frame=self.config.privacy.build(size, origin))
 
     def plan(
         self,
@@ -287,7 +311,9 @@ class Release:
             name=CHECKS_OF_INPUT,
             kind=CHECKS,
             mechanism=NoisyChecks.name,
-            knobs=NoisyChecksKnobs.of(by_column.values(), zeros=zeros),
+            knobs=NoisyChecksKnobs.of(
+                by_column.values(), zeros=zeros, adjacency=self.config.privacy.adjacency
+            ),
             columns=self.domain.names,
             share=self.config.gate.share,
         )
@@ -386,7 +412,7 @@ def load_order(order: Order) -> Release:
         with findings.noting(), placed(document, ("products",)):
             shares = divided({name: product.share for name, product in config.products.items()})
     with findings.noting(), placed(document, ("privacy",)):
-        privacy = config.privacy.build()
+        frame = config.privacy.build()
     if not columns:
         findings.settle()
     with findings.noting():
@@ -401,7 +427,7 @@ def load_order(order: Order) -> Release:
         folder=(order.folder or path.parent).absolute(),
         text=_whole_text(written, config, domain, requests),
         domain=domain,
-        privacy=privacy,
+        frame=frame,
         requests=requests,
         document=document,
         overrides=overrides,

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from statpress.mechanisms.domain.domain import Adjacency, Size
+
 FORMAT = "statpress-privacy/1"
 """The version of the form."""
 
@@ -123,6 +125,7 @@ class StatedProduct(Cost):
     n_records: int = Field(ge=1)
     n_cells: str = Field(pattern="^[0-9]+$", description="Of its domain; may be a large number.")
     unit_records: int = Field(ge=1)
+    estimated_records: int | None = Field(default=None, ge=1, description="As of the release.")
     per: str | None = Field(
         default=None,
         description="Of an estimate or a function of units that may have several records: whether "
@@ -160,14 +163,29 @@ class PrivacyStatement(Cost):
     format: Literal["statpress-privacy/1"]
     publishable: bool = Field(description="False if the randomness came from a known seed.")
     ledger_entry: LedgerEntry
-    adjacency: Literal["replace_one"] = Field(
-        description="Neighbours have the same public size and differ in one unit."
+    adjacency: Adjacency = Field(
+        description="Under replace_one neighbours have the same public size and differ in one unit;"
+        " under add_remove one of them has a unit more."
     )
     unit: str = Field(description="'record', or 'column NAME' of the column that names the unit.")
     unit_in_words: str
     n_units: int = Field(ge=1)
     unit_records: int = Field(ge=1, description="Records of one unit that are used, at most.")
     n_records: int = Field(ge=1)
+    size: Size | None = Field(
+        default=None,
+        description="Where the size comes from; absent where the config declares it. The counted "
+        "size of a source is public, and exact. A rough one is what the release was planned for.",
+    )
+    estimated_records: int | None = Field(
+        default=None,
+        ge=1,
+        description="Under add_remove: the number of records, those that units lack included, from "
+        "the noisy counts of all products.",
+    )
+    estimated_records_sd: float | None = Field(
+        default=None, description="Standard deviation of the noise of that number."
+    )
     source: str | None = Field(
         default=None, description="What kind of source the records were counted from."
     )

@@ -34,7 +34,7 @@ from statpress.configs.products import AnyProduct
 from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
 from statpress.configs.upload_targets import Targets
-from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Size, Unit
 
 LIMITS = (
     *map(Decimal, ("0", "0.001", "0.002", "0.005", "0.01", "0.02", "0.05")),
@@ -76,6 +76,29 @@ def _unit_form(value: Any) -> str:
     return "by column" if isinstance(value, (dict, UnitColumn)) else "by record"
 
 
+class RoughSize(Section):
+    """About how many records or units the source has, for planning."""
+
+    about: Count = Field(description="About how many there are; plans go by it.")
+    from_source: Literal[True] | None = Field(
+        default=None, description="The number is public: a run counts it in the source first."
+    )
+
+
+def _size_form(value: Any) -> str:
+    if isinstance(value, (dict, RoughSize)):
+        return "rough"
+    return "from_source" if value == "from_source" else "number"
+
+
+SizeConfig = Annotated[
+    Annotated[Count, Tag("number")]
+    | Annotated[Literal["from_source"], Tag("from_source")]
+    | Annotated[RoughSize, Tag("rough")],
+    Discriminator(_size_form),
+]
+
+
 def _size_of(unit: Unit | UnitColumn) -> tuple[str, str]:
     """Name of the size that goes with a unit, and the unit in words."""
     if isinstance(unit, UnitColumn):
@@ -91,19 +114,24 @@ class PrivacyConfig(Section):
         Annotated[Unit, Tag("by record")] | Annotated[UnitColumn, Tag("by column")],
         Discriminator(_unit_form),
     ]
-    n_records: Count | None = Field(
+    n_records: SizeConfig | None = Field(
         default=None,
         description="Number of records in the source, public under replace_one; "
-        "for 'unit: record'.",
+        "for 'unit: record'. 'from_source' if a run is to count and publish it. Under add_remove "
+        "about how many, for planning.",
     )
-    n_units: Count | None = Field(
+    n_units: SizeConfig | None = Field(
         default=None,
-        description="Number of units in the source, public under replace_one; for a unit column.",
+        description="Number of units in the source, public under replace_one; for a unit column. "
+        "'from_source' if a run is to count and publish it. Under add_remove about how many, for "
+        "planning.",
     )
 
     @field_validator("n_records", "n_units")
     @classmethod
-    def _of_the_unit(cls, size: int | None, info: ValidationInfo) -> int | None:
+    def _of_the_unit(
+        cls, size: int | str | RoughSize | None, info: ValidationInfo
+    ) -> int | str | RoughSize | None:
         """Refuse the size that goes with the other kind of unit, at its own place."""
         if size is None or "unit" not in info.data:
             return size
@@ -126,6 +154,26 @@ class PrivacyConfig(Section):
                 "{form}",
                 {"name": name, "what": name.removeprefix("n_"), "form": form},
             )
+        rough = isinstance(self.size, RoughSize) and not self.size.from_source
+        if self.adjacency is Adjacency.ADD_REMOVE and not rough:
+            raise PydanticCustomError(
+                "ConfigError",
+                "under add_remove the number of {what} is private: write '{name}: {form}' with "
+                "about how many you expect, by what is public anyway",
+                {"name": name, "what": name.removeprefix("n_"), "form": "{about: NUMBER}"},
+            )
+        if rough and self.adjacency is Adjacency.REPLACE_ONE:
+            assert isinstance(self.size, RoughSize)
+            raise PydanticCustomError(
+                "ConfigError",
+                "under replace_one the number of {what} is public: give it exactly, or write "
+                "'{name}: {form}' if a run is to count and publish it",
+                {
+                    "name": name,
+                    "what": name.removeprefix("n_"),
+                    "form": f"{{from_source: true, about: {self.size.about}}}",
+                },
+            )
         return self
 
     @property
@@ -133,18 +181,48 @@ class PrivacyConfig(Section):
         """Whether a unit may have fewer records than are counted for it."""
         return isinstance(self.unit, UnitColumn) and self.unit.max_records > 1
 
-    def build(self) -> Privacy:
-        """The guarantee's frame of reference."""
+    @property
+    def size_name(self) -> str:
+        """The key of the size."""
+        return _size_of(self.unit)[0]
+
+    @property
+    def size(self) -> int | str | RoughSize:
+        """The size as it is written, of records or of units."""
+        size = getattr(self, self.size_name)
+        assert isinstance(size, int | str | RoughSize)
+        return size
+
+    @property
+    def is_from_source(self) -> bool:
+        """Whether a run counts the size in the source before it plans."""
+        return isinstance(self.size, str) or (
+            isinstance(self.size, RoughSize) and bool(self.size.from_source)
+        )
+
+    def build(
+        self, size: int | str | RoughSize | None = None, origin: Size = Size.DECLARED
+    ) -> Privacy | None:
+        """The guarantee's frame of reference; None if its size is not known before a run.
+
+        Args:
+            size: Number of records, or of units; by default as it is written.
+            origin: Where that comes from.
+        """
+        size = self.size if size is None else size
+        if isinstance(size, RoughSize):
+            size, origin = size.about, Size.ROUGH
+        if isinstance(size, str):
+            return None
         if isinstance(self.unit, UnitColumn):
-            assert self.n_units is not None
             return Privacy.of_units(
                 adjacency=self.adjacency,
                 column=self.unit.column,
                 max_records=self.unit.max_records,
-                n_units=self.n_units,
+                n_units=size,
+                size=origin,
             )
-        assert self.n_records is not None
-        return Privacy(adjacency=self.adjacency, unit=self.unit, n_records=self.n_records)
+        return Privacy(adjacency=self.adjacency, unit=self.unit, n_records=size, size=origin)
 
 
 class BudgetConfig(Section):

@@ -24,8 +24,8 @@ from pydantic_core import PydanticCustomError
 
 from statpress.configs.columns import Name, Section
 from statpress.configs.yaml_text import Document, Findings
-from statpress.mechanisms.domain.periods import Frequency, SeriesPeriod
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.periods import Frequency, SeriesPeriod
 
 MARK = "{period}"
 _MARKED = (("title",), ("about",), ("source",), ("publish", "name"), ("publish", "targets"))

@@ -62,16 +62,20 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
 
     columns, statistic = facts["columns"], facts["statistic"]
     sums = statistic in ("count", "total")
-    limits = [name for name in ("share_lower", "share_upper") if name in facts["cells"][0]]
-    tested = ["p_value"] if statistic in TESTED else []
-    if tested and any(cell["method"] != "Wald" for cell in facts["cells"]):
+    first = facts["cells"][0]
+    limits = [name for name in ("share_lower", "share_upper") if name in first]
+    compared = [name for name in ("earlier", "later") if name in first]
+    tested = ["p_value"] if statistic in TESTED or compared else []
+    if tested and any(cell.get("method", "Wald") != "Wald" for cell in facts["cells"]):
         tested.append("method")
     further = [*limits, *tested]
+    marked = {True: "yes", False: ""}
     rows = [
         [
             *(cell["values"][name] for name in columns),
-            *(_figure(cell[part], sums) for part in _PARTS),
+            *(_figure(cell[part], sums) for part in (*compared, *_PARTS)),
             *(x if isinstance(x := cell[name], str) else f"{x:.4f}" for name in further),
+            *([marked[cell["changed"]]] if compared else []),
         ]
         for cell in facts["cells"]
     ]
@@ -80,10 +84,12 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     title = f"{facts['product']}: {title_of(facts)}" + (
         f" with {', '.join(conditions)}" * bool(conditions)
     )
-    headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
+    headings = [*columns, *compared, "change" if compared else "estimate", "standard error"]
+    headings += [f"from ({level})", f"to ({level})"]
     headings += [name.replace("_lower", " from").replace("_upper", " to") for name in limits]
     headings += ["p", "interval by"][: len(tested)]
-    yield table(title, headings, rows, ends_in_words="method" in tested)
+    headings += ["changed"] if compared else []
+    yield table(title, headings, rows, ends_in_words="method" in tested or bool(compared))
     yield "\n".join([*facts["notes"], *caveats(facts)])
 
 
@@ -359,7 +365,9 @@ def account_report(account: Account, reading: Reading, period: str | None = None
     if account.has_design:
         yield design_in_words(account)
     was = account.registration.body
-    size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
+    size = "of any size"
+    if "n_records" in was:
+        size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
     yield (
         f"Registered {was['created'][:10]}: {size}, {was['adjacency']}, "
         f"unit {was['unit']}{_of_several(was['unit_records'])}."
@@ -607,7 +615,9 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     """A plan as a table, with what its figures mean and what should be known before a run."""
     yield f"{release.config.title}\n"
     rows = [["protected", plan.privacy.words]]
-    rows.append(["made from", how_many(plan.privacy.n_units, plan.privacy.n_records)])
+    rows.append(
+        ["made from", how_many(plan.privacy.n_units, plan.privacy.n_records, plan.privacy.size)]
+    )
     for product in plan.products:
         rows += _product_rows(plan, product)
     if plan.gate is not None:

@@ -41,6 +41,7 @@ from statpress.tasks.release.steps import (
     record_look,
     rehearse,
     saying_charged,
+    take_size,
     write_products,
 )
 
@@ -78,6 +79,8 @@ def press(
     """
     release = read_config(order)
     take_period(context, release, again=again, seeded=insecure_seed is not None)
+    if release.config.privacy.is_from_source:
+        release = take_size(context, release)
     plan = fix_plan(context, order, release, seeded=insecure_seed is not None)
     show_plan(context, release, plan, context.run_id)
     reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
@@ -111,7 +114,7 @@ def press(
 
         # Private zone: what the source holds, and whether it passed its checks.
         with saying_charged(charged[0] if charged else None):
-            record_look(context, release, plan)
+            record_look(context, release)
             found = check_input(run, release, plan, charged[0] if charged else None)
             counted = count_once(run, release, plan, found)
             check_counts(run, release, plan, counted)

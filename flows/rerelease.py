@@ -7,14 +7,15 @@ what they would change and cost is proposed first, without data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statpress.configs.loading import PlannedOrder, Release
+from statpress.configs.loading import PlannedOrder, Release, load_order
 from statpress.configs.order import Override
 from statpress.flows.facts import plan_facts, remaining_text
 from statpress.flows.terminal import table
+from statpress.mechanisms.domain.domain import Size
 from statpress.mechanisms.errors import PolicyMismatchError
 from statpress.mechanisms.mechanism import figure, label
 from statpress.mechanisms.planning.plan import Plan
@@ -34,6 +35,7 @@ from statpress.tasks.release.succession import (
     predecessor,
     renewal,
     revision,
+    stated_units,
 )
 
 if TYPE_CHECKING:
@@ -132,9 +134,11 @@ def propose(
         order = renewal(bundle, manifest, overrides, folder)
     else:
         order = revision(bundle, manifest, revised, overrides)
-    planned = PlannedOrder.of(order)
-    plan = plan_for_account(home, planned.release, planned.plan)
-    planned = replace(planned, plan=plan)
+    release = load_order(order)
+    if release.frame is None:  # about what it was; the run counts it
+        release = release.sized(stated_units(bundle), Size.ROUGH)
+    plan = plan_for_account(home, release, release.plan())
+    planned = PlannedOrder(order, release, plan)
     account, stopping = account_terms(home, planned.release.config.dataset), None
     if account is not None:
         try:

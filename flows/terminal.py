@@ -42,13 +42,16 @@ def remember_home(folder: Path | None) -> None:
 def registration(config: ReleaseConfig) -> str:
     """The command that registers a config's dataset, but for the limits."""
     from statpress.configs.release_config import UnitColumn
+    from statpress.mechanisms.domain.domain import Adjacency
 
     unit, words = config.privacy.unit, ["statpress", "ledger", "register", config.dataset]
     if isinstance(unit, UnitColumn):
         words += ["--unit-column", unit.column, "--max-records", str(unit.max_records)]
-        words += ["--n-units", str(config.privacy.n_units)]
+    size: object = "from_source" if config.privacy.is_from_source else config.privacy.size
+    if config.privacy.adjacency is Adjacency.ADD_REMOVE:
+        words += ["--adjacency", config.privacy.adjacency]
     else:
-        words += ["--n-records", str(config.privacy.n_records)]
+        words += [f"--{config.privacy.size_name.replace('_', '-')}", str(size)]
     limit = "--epsilon EPSILON" if config.budget.rho is None else "--policy zcdp --rho RHO"
     return f"{shlex.join(words)} {limit} --delta DELTA"
 

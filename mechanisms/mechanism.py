@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ HIDDEN = frozenset(
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
         "most_unit_records", "design", "end_share", "part_weight", "reach_factor", "reach_addend",
-        "of_unit", "rounded", "categories", "of_some",
+        "of_unit", "rounded", "categories", "of_some", "count_scale",
     }
 )  # fmt: skip
 """What only programs need, or the expected errors say already; also with a number behind."""
@@ -183,12 +183,13 @@ def shown(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     The noise of estimates and functions is on a grid, whose steps mean nothing by themselves.
     """
     on_a_grid = "quantity_1" in described or "step_bits" in described
+    private = described.get("adjacency") == Adjacency.ADD_REMOVE
+    as_many = "as many as the noisy counts say" if private else "as many as there are"
     for name, value in described.items():
         words = label(name)
         if words is None or name == "mechanism" or (on_a_grid and name == _OF_NOISE):
             continue
-        as_many = name == "published_records" and not value
-        yield words, "as many as there are" if as_many else figure(value)
+        yield words, as_many if name == "published_records" and not value else figure(value)
 
 
 @dataclass(frozen=True)
@@ -404,6 +405,8 @@ class Target:
             empty for the cells of one column, (0,) if not all combinations are cells or
             not all cells are combinations.
         domain: The product's columns, for mechanisms that go by their values.
+        adjacency: The neighbouring relation, which only mechanisms that list it among their
+            ``adjacencies`` need to heed.
     """
 
     epsilon: float = 0.0
@@ -416,6 +419,7 @@ class Target:
     renyi: tuple[int, float] | None = None
     shape: tuple[int, ...] = ()
     domain: Domain | None = None
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     @property
     def frame(self) -> dict[str, int]:
@@ -555,6 +559,24 @@ def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:
 Per = Literal["record", "unit"]
 """What counts one in a figure of units that may have several records."""
 
+
+def check_adjacency(mechanism: type[Mechanism], target: Target) -> None:
+    """Refuse a mechanism whose loss is not proven for the neighbouring relation.
+
+    Raises:
+        ConfigError: It is not among its ``adjacencies``.
+    """
+    if target.adjacency in getattr(mechanism, "adjacencies", (Adjacency.REPLACE_ONE,)):
+        return
+    raise ConfigError(
+        f"The mechanism '{mechanism.name}' serves only {Adjacency.REPLACE_ONE}: it needs the exact "
+        "number of records, which is private here.",
+        next_step="Under add_remove use 'marginals' for microdata and 'gaussian' or 'laplace' for "
+        "tables, 'joint_moments' for means, proportions, sums and counts, and ask a bundle of "
+        "'marginals' for other figures with 'statpress query'.",
+    )
+
+
 Needs = Literal["joint", "columns"]
 """What a mechanism is given of the count: a contingency table, or coded columns."""
 
@@ -568,7 +590,9 @@ class Mechanism(Protocol):
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
     names the keys of the YAML; ``needs`` says what it is given of the count. One that needs
     ``columns`` is given coded columns (mechanisms.domain.contingency_table) and serves products
-    with any number of columns.
+    with any number of columns. One that serves other neighbouring relations than replace-one lists
+    all of them in a class attribute ``adjacencies``; it is calibrated for that of its target, and
+    its ``total`` estimates the number of records from a release.
     """
 
     name: ClassVar[str]

@@ -98,6 +98,11 @@ COMMANDS = {
         "Numbers count as the middle of their cells. How missing values count is stated below the "
         "answer.",
     ),
+    "compare": (
+        "bundle_commands:compare",
+        "Say what changed between two bundles: the shares of all values, with intervals; costs no\n"
+        "budget.\n\nOf other figures 'query' and 'regress' have --since.",
+    ),
     "deploy": (
         "release_commands:deploy",
         "Put work pools and deployments on the Prefect server that PREFECT_API_URL names.\n\n"

@@ -13,7 +13,7 @@ from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
 from statpress.mechanisms.errors import BundleVerificationError, QueryError
 
 if TYPE_CHECKING:
-    from statpress.tasks.release.opened import Estimates, Of
+    from statpress.tasks.release.opened import Estimates, Of, Release
 
 Consistent = Annotated[
     bool,
@@ -69,6 +69,13 @@ Copies = Annotated[
         negative="",
         help="Answer by the copies of the records, combined by Rubin's rule, in place of the noisy "
         "tables: also what was not measured, which copies guess.",
+    ),
+]
+Since = Annotated[
+    str | None,
+    Parameter(
+        name="--since",
+        help="An earlier bundle, whose figures are subtracted: what changed since.",
     ),
 ]
 Plot = Annotated[
@@ -231,6 +238,7 @@ def query(
     confidence: float = 0.95,
     population: bool = False,
     copies: Copies = False,
+    since: Since = None,
     plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
@@ -250,7 +258,6 @@ def query(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
-    from statpress.tasks.release.opened import open_release
     from statpress.tasks.release.query import Question, conditions_of
 
     below = 0.5
@@ -284,8 +291,7 @@ def query(
         share=below,
         values=values,
     )
-    release = open_release(bundle, product=product)
-    release = release.on_copies if copies else release
+    release = _opened(bundle, product, copies, since)
     return _answered(release.ask(question), plot, csv, json)
 
 
@@ -297,6 +303,7 @@ def regress(
     confidence: float = 0.95,
     population: bool = False,
     copies: Copies = False,
+    since: Since = None,
     plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
@@ -312,12 +319,50 @@ def regress(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
+    of: Of = "population" if population else "records"
+    release = _opened(bundle, product, copies, since)
+    return _answered(release.regress(formula, of=of, confidence=confidence), plot, csv, json)
+
+
+def compare(
+    earlier: str,
+    later: str,
+    *,
+    columns: Columns = None,
+    product: str | None = None,
+    confidence: float = 0.95,
+    population: bool = False,
+    plot: Plot = None,
+    csv: Csv = False,
+    json: Json = False,
+) -> Result:
+    """Say what changed between two bundles: the shares of all values, with intervals.
+
+    Costs no budget. Of other figures 'query' and 'regress' have --since.
+
+    Args:
+        earlier: The earlier bundle: a folder, a zip file, or the address below which its files lie.
+        later: The later one.
+        columns: Whose values; by default all that both have with the same ranges.
+        product: Microdata by marginals, of this name in both; by default the only such product.
+        confidence: Of the intervals, and of what is called changed, for all values together.
+        population: Changes of the population, if the units are a random sample of it.
+    """
+    of: Of = "population" if population else "records"
+    before, release = (_opened(bundle, product) for bundle in (earlier, later))
+    changes = release.changes(before, *(columns or ()), of=of, confidence=confidence)
+    return _answered(changes, plot, csv, json)
+
+
+def _opened(
+    bundle: str, product: str | None, copies: bool = False, since: str | None = None
+) -> Release:
     from statpress.tasks.release.opened import open_release
 
     release = open_release(bundle, product=product)
-    of: Of = "population" if population else "records"
-    release = release.on_copies if copies else release
-    return _answered(release.regress(formula, of=of, confidence=confidence), plot, csv, json)
+    if since is not None:
+        release = release.change(open_release(since, product=product))
+    return release.on_copies if copies else release
 
 
 def _answered(estimates: Estimates, plot: Path | None, csv: bool, json: bool) -> Result:

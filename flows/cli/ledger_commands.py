@@ -232,22 +232,23 @@ def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
 
 
 Policy = Literal["basic", "zcdp"]
+Size = int | Literal["from_source"]
 Sources = Annotated[list[str] | None, Parameter(negative="")]
 
 
 def register(
     dataset: str,
     *,
-    n_records: int | None = None,
+    n_records: Size | None = None,
     policy: Policy = "basic",
     epsilon: str | None = None,
     delta: str | None = None,
     rho: str | None = None,
-    adjacency: Literal["replace_one"] = "replace_one",
+    adjacency: Literal["replace_one", "add_remove"] = "replace_one",
     unit: Literal["record"] = "record",
     unit_column: str | None = None,
     max_records: int | None = None,
-    n_units: int | None = None,
+    n_units: Size | None = None,
     max_refusals: int | None = None,
     max_looks: int | None = None,
     noisy_gates: Annotated[bool, Parameter(negative="")] = False,
@@ -262,16 +263,17 @@ def register(
 
     Args:
         dataset: Name of the account, as configs give it.
-        n_records: Public number of records, where the unit is the record.
+        n_records: Public number of records, where the unit is the record; 'from_source' if
+            releases may be of any number, which each of them counts and publishes.
         policy: 'basic' limits epsilon and delta; 'zcdp' rho, and the delta with which it may fail.
         epsilon: Limit of the sum of all charges, under 'basic'.
         delta: Limit of the sum of all charges.
         rho: Limit of the sum of all charges, under 'zcdp'.
-        adjacency: Neighbouring relation.
+        adjacency: Neighbouring relation; under add_remove the size is private, and not given.
         unit: Privacy unit, unless a column names it.
         unit_column: Column that names every record's unit; needs max_records and n_units.
         max_records: Records of a unit that are used, as in the configs.
-        n_units: Public number of units.
+        n_units: Public number of units, or 'from_source'.
         max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
         max_looks: How often runs may look at the data before that; by default 60.
         noisy_gates: Refuse configs without 'gate: {noise: true}', whose checks are exact.
@@ -285,22 +287,36 @@ def register(
     """
     from statpress.flows import facts as reports
     from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+    from statpress.mechanisms.domain.domain import Size as Origin
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import register_dataset
     from statpress.tasks.release.run_places import design_in_words
 
-    neighbours, by_column = Adjacency(adjacency), (unit_column, max_records, n_units)
-    if n_records is not None and by_column == (None, None, None):
-        frame = Privacy(adjacency=neighbours, unit=Unit(unit), n_records=n_records)
-    elif n_records is None and unit_column and max_records is not None and n_units is not None:
-        frame = Privacy.of_units(
-            adjacency=neighbours, column=unit_column, max_records=max_records, n_units=n_units
-        )
-    else:
+    neighbours = Adjacency(adjacency)
+    given, other = (n_records, n_units) if unit_column is None else (n_units, n_records)
+    private = neighbours is Adjacency.ADD_REMOVE
+    if (
+        other is not None
+        or (given is None) != private
+        or (unit_column is None) != (max_records is None)
+    ):
         raise ConfigError(
             "The privacy unit is not stated in full.",
             where="ledger register",
-            next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
+            next_step="Give either --n-records, or --unit-column, --max-records and --n-units; no "
+            "size with '--adjacency add_remove'.",
+        )
+    size = Origin.FROM_SOURCE if isinstance(given, str) else Origin.DECLARED
+    size, number = Origin.ROUGH if private else size, given if isinstance(given, int) else 1
+    if unit_column is None or max_records is None:
+        frame = Privacy(adjacency=neighbours, unit=Unit(unit), n_records=number, size=size)
+    else:
+        frame = Privacy.of_units(
+            adjacency=neighbours,
+            column=unit_column,
+            max_records=max_records,
+            n_units=number,
+            size=size,
         )
     limits = _limits(policy, epsilon, delta, rho)
     limits |= {"max_refusals": max_refusals, "max_looks": max_looks, "noisy_gates": noisy_gates}

@@ -30,6 +30,7 @@ from statpress.flows.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from statpress.configs.loading import PlannedOrder
     from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
     from statpress.tasks.release.run_places import Outcome
@@ -103,9 +104,9 @@ def validate(
 
     release = load_order(order_of(config, set_, period))
     planned, faults = plan_or_faults(release)
-    if planned is None or faults:
+    if faults:
         raise together(faults)
-    cells, said = planned.domain.n_possible, warnings(release, planned)
+    cells, said = release.domain.n_possible, [] if planned is None else warnings(release, planned)
     facts = {
         "valid": True,
         "config_sha256": release.sha256,
@@ -330,12 +331,15 @@ def run(
         with open_context(
             place, orchestrated=not no_orchestrator, listener=progress, parallel=parallel
         ) as context:
-            from statpress.configs.loading import PlannedOrder
+            from statpress.configs.loading import PlannedOrder, load_order
             from statpress.tasks.release.foreseen import check_places
 
-            order = PlannedOrder.of(one)  # a faulty config need not wait for a server
+            release = load_order(one)  # a faulty config need not wait for a server
+            order: Order | PlannedOrder = one
+            if not release.config.privacy.is_from_source:
+                order = PlannedOrder(one, release, release.plan())
             seeded, signed = insecure_seed is not None, sign is not None
-            check_places(context.home, order.release, seeded=seeded, signed=signed)
+            check_places(context.home, release, seeded=seeded, signed=signed)
             planned = time.perf_counter() - started if timings else None
             outcome = run_release(
                 context, order, again=again, insecure_seed=insecure_seed, signer=signer

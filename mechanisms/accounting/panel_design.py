@@ -45,50 +45,18 @@ of all periods, those before it as well.
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from functools import lru_cache
 
+from statpress.mechanisms.periods import SeriesPeriod
+
 _EXACT = Context(prec=2000, Emin=-2000, Emax=2000, traps=[Inexact, InvalidOperation])
 _MOST = 1000
 _DESIGN = re.compile(r"(?:at most )?([1-9][0-9]{0,3}) within ([1-9][0-9]{0,3})")
 _SHORT = re.compile(r"(once)|any ([1-9][0-9]{0,3})|([1-9][0-9]{0,3}) consecutive")
-_PERIOD = re.compile(
-    r"([12]\d{3})(?:-Q(?P<quarter>[1-4])|-(?P<month>0[1-9]|1[0-2])|-W(?P<week>\d\d))?", re.ASCII
-)
-
-
-@lru_cache(maxsize=65_536)
-def place_in_time(period: str) -> tuple[str, int]:
-    """The length of a period, and its number among all periods of that length.
-
-    Args:
-        period: A year, quarter, month or ISO week: 2026, 2026-Q3, 2026-10, 2026-W05.
-
-    Raises:
-        ValueError: It is none of these.
-    """
-    found = _PERIOD.fullmatch(period)
-    if found is None:
-        raise ValueError("is not a year, quarter, month or week: 2026, 2026-Q3, 2026-10, 2026-W05")
-    year, length = int(found[1]), found.lastgroup or "year"
-    number = int(found[length]) if found.lastgroup else 1
-    if length == "week":
-        return length, datetime.date.fromisocalendar(year, number, 1).toordinal() // 7
-    of_a_year = {"year": 1, "quarter": 4, "month": 12}[length]
-    return length, year * of_a_year + number - 1
-
-
-def period_at(length: str, number: int) -> str:
-    """The period with a number, as ``place_in_time`` counts them."""
-    if length == "week":
-        year, week, _ = datetime.date.fromordinal(number * 7 + 1).isocalendar()
-        return f"{year:04}-W{week:02}"
-    of_a_year, form = {"year": (1, ""), "quarter": (4, "-Q{}"), "month": (12, "-{:02}")}[length]
-    return f"{number // of_a_year:04}{form.format(number % of_a_year + 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +190,8 @@ LIFETIME = Design(2**63 - 1)
 @lru_cache(maxsize=4096)
 def _stretch(period: str, start: int, end: int) -> tuple[str, ...]:
     """The periods from ``start`` to before ``end``, counted from a period."""
-    length, number = place_in_time(period)
-    return tuple(period_at(length, number + step) for step in range(start, end))
+    read = SeriesPeriod.read(period)
+    return tuple(str(SeriesPeriod.at(read.number + step, read.by)) for step in range(start, end))
 
 
 @dataclass(frozen=True, slots=True)

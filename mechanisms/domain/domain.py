@@ -59,6 +59,24 @@ class Adjacency(StrEnum):
 
     REPLACE_ONE = "replace_one"
     """Two datasets of one public size that differ in one privacy unit."""
+    ADD_REMOVE = "add_remove"
+    """Two datasets of which one has a privacy unit more; the size is private."""
+
+    @property
+    def moved(self) -> int:
+        """Counts of a table that one record moves by one each."""
+        return 2 if self is Adjacency.REPLACE_ONE else 1
+
+
+class Size(StrEnum):
+    """Where the public size of a dataset comes from."""
+
+    DECLARED = "declared"
+    """The config states it."""
+    FROM_SOURCE = "from_source"
+    """A run counts it in the source, which the config declares to be public."""
+    ROUGH = "rough"
+    """The config states about what it is, for planning."""
 
 
 class Unit(StrEnum):
@@ -74,24 +92,37 @@ class Privacy:
     Attributes:
         adjacency: The neighbouring relation.
         unit: The privacy unit: ``record``, or the label of a column, see ``of_units``.
-        n_records: Number of records n; public under replace-one.
+        n_records: Number of records n, public under replace-one; under add-remove a public number
+            to plan by, which no count depends on.
         unit_records: Records that one unit contributes, c.
+        size: Where ``n_records`` comes from.
     """
 
     adjacency: Adjacency
     unit: str
     n_records: int
     unit_records: int = 1
+    size: Size = Size.DECLARED
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))  # not its text
+        object.__setattr__(self, "size", Size(self.size))
         if self.n_records < 1:
             raise RecordsError("n_records must be at least 1.", where="privacy.n_records")
+        if self.adjacency is Adjacency.ADD_REMOVE and self.size is not Size.ROUGH:
+            raise ConfigError("Under add_remove the size is private, and only a rough one known.")
         if not 1 <= self.unit_records <= self.n_records:
             raise ConfigError("unit_records must be between 1 and n_records.")
 
     @classmethod
     def of_units(
-        cls, *, adjacency: Adjacency, column: str, max_records: int, n_units: int
+        cls,
+        *,
+        adjacency: Adjacency,
+        column: str,
+        max_records: int,
+        n_units: int,
+        size: Size = Size.DECLARED,
     ) -> Privacy:
         """The frame where a column names every record's unit (mechanisms/README.md, section 8).
 
@@ -110,11 +141,12 @@ class Privacy:
             unit=f"column {column}",
             n_records=max_records * n_units,
             unit_records=max_records,
+            size=size,
         )
 
     @property
     def n_units(self) -> int:
-        """Number of units, public."""
+        """Number of units, as public as that of records."""
         return self.n_records // self.unit_records
 
     def counting(self, domain: Domain) -> Privacy:

@@ -51,7 +51,7 @@ class RawEstimates:
     """What a private step gives back for estimates; public from then on."""
 
     numbers: Mapping[str, tuple[Number, ...]]  # the released numbers by what they are of
-    n_records: int  # number of records n, public
+    n_records: int  # number of records n: public, or the nearest to a noisy number
 
 
 @dataclass(frozen=True, kw_only=True)

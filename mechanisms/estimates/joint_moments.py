@@ -2,7 +2,7 @@
 
 For a record x in [0, 1] let u = x - 1/2. Released are the sums of u and of u^2 over all n
 records with independent Gaussian noise of standard deviation s and s/w, w^2 <= phi^5 = (11 +
-5 sqrt 5)/2 = 11.09, phi the golden ratio. Replace-one neighbours; the pair is as private as
+5 sqrt 5)/2 = 11.09, phi the golden ratio. With replace-one neighbours the pair is as private as
 only the first sum: **mu-GDP with mu = 1/s**.
 
 *Proof.* Replacing v by u moves (sum of u, w times sum of u^2) by (u - v, w (u^2 - v^2)), of
@@ -24,6 +24,18 @@ decide, q and m go together: with q - t^2 by itself the interval is too short on
 q - m^2 on the other. Halfway brings the least coverage up as far as all of the way, for half of the
 width that it adds (tests/unit/test_rare_values.py). By Popoviciu's inequality the variance is at
 most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared bounds.
+
+**Add-remove.** The number of records is private, and released as well, with noise of deviation r. A
+record that is there or not moves (sum of u, sum of u^2, n) by (u, u^2, 1), so that
+
+    mu^2 = max over u of u^2/s^2 + u^4/s_2^2 + 1/r^2 = 1/(4 s^2) + 1/(16 s_2^2) + 1/r^2.
+
+Of mu^2 the sum of u has 1/2, that of u^2 1/10 and the number 2/5, about where the variance of the
+mean, s^2 + t^2 r^2 over n^2 for a mean of u of t, is least for the worst of all t. With A, Q, N the
+released A - t N has the mean 0 and about the variance n (E u^2 - t^2) + s^2 + t^2 r^2: the interval
+has t^2 r^2 in addition, without a bound on t where z r is as large as N. The sum of x is A + N/2,
+with noise of variance s^2 + r^2/4; the interval for it is that of a mean times N, but that only 0
+bounds it. Units of one record are served, and no interval is guaranteed.
 
 **Units with several records** (mechanisms.estimates.moments): where each unit counts one, the sums
 are of parts of units. They are exact fractions, rounded to the grids, and what is rounded moves by
@@ -49,6 +61,7 @@ import numpy as np
 from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.estimates.estimand import Estimand
 from statpress.mechanisms.estimates.estimate import Estimate, ExpectedInterval, RawEstimates, number
@@ -61,8 +74,9 @@ from statpress.mechanisms.estimates.moments import (
     other_noise,
     rare_values,
 )
-from statpress.mechanisms.estimates.statistics import NamedStatistic, Terms
+from statpress.mechanisms.estimates.statistics import NamedStatistic, Scale, Terms
 from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
+from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import (
     Progress,
@@ -92,6 +106,7 @@ class JointMoments:
     scale: Fraction  # of the discrete Gaussian on the sum of u, in grid steps 2**-21
     square_scale: Fraction  # of the discrete Gaussian on the sum of u^2, in grid steps 2**-42
     rounded: bool = False  # whether the sums are of parts, and rounded
+    count_scale: Fraction | None = None  # under add-remove: of that on n, in grid steps 2**-21
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
@@ -99,23 +114,45 @@ class JointMoments:
         if not self.lower < self.upper:
             raise ConfigError("The lower bound of a mean must be below the upper one.")
         one, two = (equivalent_variance(s) for s in (self.scale, self.square_scale))
-        if one <= 0 or two <= 0 or one / two * (2 * _HALF) ** 2 > _MOST_WEIGHT_SQUARED:
+        if self.count_scale is not None:
+            if min(one, two, equivalent_variance(self.count_scale)) <= 0 or self.rounded:
+                raise RecordsError("The noise does not suit a release of whole records.")
+        elif one <= 0 or two <= 0 or one / two * (2 * _HALF) ** 2 > _MOST_WEIGHT_SQUARED:
             raise RecordsError("The noise on the squares is too little for a joint release.")
 
     @classmethod
     def calibrate(
-        cls, mu: Fraction, *, lower: float, upper: float, rounded: bool = False
+        cls,
+        mu: Fraction,
+        *,
+        lower: float,
+        upper: float,
+        rounded: bool = False,
+        adjacency: Adjacency = Adjacency.REPLACE_ONE,
     ) -> JointMoments:
-        """The least noise that makes the pair of sums mu-GDP."""
+        """The least noise that makes what is released mu-GDP."""
         if mu <= 0:
             raise RecordsError("mu must be positive.")
+        if adjacency is Adjacency.ADD_REMOVE:
+            one, two, count = (
+                scale_for(move**2 / (part * mu**2))
+                for move, part in zip(_ADDED_MOVES, _ADDED_PARTS, strict=True)
+            )
+            return cls(lower, upper, one, two, count_scale=count)
         mu *= 1 - rounded * _FOR_ROUNDING
         scale = scale_for((2 * _HALF / mu) ** 2)
         least = equivalent_variance(scale) * (2 * _HALF) ** 2 / WEIGHT**2
         return cls(lower, upper, scale, scale_for(least), rounded)
 
     def loss(self) -> GaussianLoss:
-        """The privacy loss of both sums; takes no data."""
+        """The privacy loss of all that is released; takes no data."""
+        if self.count_scale is not None:
+            scales = (self.scale, self.square_scale, self.count_scale)
+            parts = (
+                move**2 / equivalent_variance(scale)
+                for move, scale in zip(_ADDED_MOVES, scales, strict=True)
+            )
+            return GaussianLoss(Fraction(0), sum(parts, Fraction(0)))
         mu_squared = (2 * _HALF) ** 2 / equivalent_variance(self.scale)
         if self.rounded:
             mu_squared += (4 * _HALF + 1) / equivalent_variance(self.scale)
@@ -127,9 +164,18 @@ class JointMoments:
         """Standard deviation of the noise on the sum of records, in ranges upper - lower."""
         return float(self.scale) / (2 * _HALF)
 
-    def noisy_sum(self, total: int, n_records: int) -> tuple[float, float]:
-        """The sum of records in ranges from the lower bound, and its noise's standard deviation."""
-        return total / (2 * _HALF) + n_records / 2, self.sigma
+    @property
+    def count_sigma(self) -> float:
+        """Standard deviation of the noise on the number of records; 0 where that is public."""
+        return float(self.count_scale or 0) / (2 * _HALF)
+
+    def total_sigma(self, offset: float = 0.0) -> float:
+        """Standard deviation of the noise on the sum of records from an origin, in ranges.
+
+        Args:
+            offset: Of the lower bound from the origin, in ranges.
+        """
+        return math.hypot(self.sigma, (0.5 + offset) * self.count_sigma)
 
     @property
     def square_weight(self) -> float:
@@ -140,7 +186,7 @@ class JointMoments:
         self, level: float, n_records: int, variance: float, of_unit: int = 1
     ) -> float:
         """2 z sqrt(V/n + s^2), n the number of units, for records of a presumed variance."""
-        s = self.sigma / n_records
+        s = self.total_sigma() / n_records
         scaled = variance / (self.upper - self.lower) ** 2
         width = 2 * normal_quantile(level) * math.sqrt(scaled * of_unit / n_records + s**2)
         return (self.upper - self.lower) * width
@@ -169,7 +215,10 @@ class JointMoments:
         squares = int(counts @ high) * _HALF + int(counts @ low)
         (total,) = noisy([_nearest(int(counts @ u), parts)], self.scale, rng)
         (square,) = noisy([_nearest(squares, parts)], self.square_scale, rng)
-        return NoisyMoments(self, int(counts.sum()) // parts, total, square)
+        if self.count_scale is None:
+            return NoisyMoments(self, int(counts.sum()) // parts, total, square)
+        (count,) = noisy([int(counts.sum()) * 2 * _HALF], self.count_scale, rng)
+        return NoisyMoments.added(self, total, square, count)
 
 
 def _nearest(value: int, parts: int) -> int:
@@ -182,15 +231,32 @@ class NoisyMoments:
     """What was released, and what follows from it."""
 
     mechanism: JointMoments  # its parameters
-    n_records: int  # number of records n, public
+    n_records: int  # number of records n, public, or the nearest to the noisy one
     total: int  # noisy sum of u in grid steps
     squares: int  # noisy sum of u^2 in grid steps
     of_unit: int = 1  # how many records of a unit count one each
+    count: int | None = None  # noisy number of records in grid steps, where it is private
+
+    @classmethod
+    def added(cls, mechanism: JointMoments, total: int, squares: int, count: int) -> NoisyMoments:
+        """Of a private number of records."""
+        n_records = max(1, round(count / (2 * _HALF)))
+        return cls(mechanism, n_records, total, squares, count=count)
+
+    @property
+    def number(self) -> float:
+        """The number of records: public, or noisy and at least 1."""
+        return self.n_records if self.count is None else max(1.0, self.count / (2 * _HALF))
+
+    @property
+    def noisy_sum(self) -> tuple[float, float]:
+        """The sum of records in ranges from the lower bound, and its noise's standard deviation."""
+        return self.total / (2 * _HALF) + self.number / 2, self.mechanism.total_sigma()
 
     @property
     def mean(self) -> float:
-        """The noisy mean of the records, unbiased and so perhaps out of the bounds."""
-        scaled = self.total / (2 * _HALF * self.n_records) + 0.5
+        """The noisy mean of the records, perhaps out of the bounds; unbiased if n is public."""
+        scaled = self.total / (2 * _HALF * self.number) + 0.5
         return self.mechanism.lower + (self.mechanism.upper - self.mechanism.lower) * scaled
 
     def interval(self, level: float, *, squares_known: bool = False) -> tuple[float, float]:
@@ -198,17 +264,48 @@ class NoisyMoments:
 
         Squares are known, and public without noise, where every record is 0 or 1.
         """
-        square_noise = float(self.mechanism.square_scale) / (4 * _HALF**2 * self.n_records)
-        n, low, high = self.n_records, self.mechanism.lower, self.mechanism.upper
+        n, low, high = self.number, self.mechanism.lower, self.mechanism.upper
         lower, upper = moment_interval(
-            np.float64(self.total / (2 * _HALF * n) + 0.5),
-            np.float64(self.squares / (4 * _HALF**2 * n)),
-            n_records=n // self.of_unit,
+            *self._means,
+            n_records=n // self.of_unit if self.count is None else n,
             sigma=self.mechanism.sigma / n,
             level=level,
-            square_noise=0.0 if squares_known else square_noise,
+            square_noise=0.0 if squares_known else self._square_noise,
+            count_sigma=self.mechanism.count_sigma / n,
         )
         return low + (high - low) * float(lower), low + (high - low) * float(upper)
+
+    def total_interval(
+        self, level: float, offset: float, *, squares_known: bool = False
+    ) -> tuple[float, float]:
+        """The interval for the sum over as many records of the population, n private, in ranges.
+
+        Args:
+            level: Of confidence.
+            offset: Of the lower bound from the origin of the sum, in ranges.
+            squares_known: Whether every record is 0 or 1.
+        """
+        n = self.number
+        ends = moment_interval(
+            *self._means,
+            n_records=n,
+            sigma=self.mechanism.total_sigma(offset) / n,
+            level=level,
+            square_noise=0.0 if squares_known else self._square_noise,
+            bounded=False,
+        )
+        lower, upper = (n * (offset + float(end)) for end in ends)
+        return max(lower, 0.0) if offset >= 0 else lower, upper
+
+    @property
+    def _means(self) -> tuple[np.float64, np.float64]:
+        """Noisy means of x and of u^2, in ranges."""
+        first = self.total / (2 * _HALF * self.number) + 0.5
+        return np.float64(first), np.float64(self.squares / (4 * _HALF**2 * self.number))
+
+    @property
+    def _square_noise(self) -> float:
+        return float(self.mechanism.square_scale) / (4 * _HALF**2 * self.number)
 
     def guaranteed_interval(
         self, level: float, *, squares_known: bool = False
@@ -233,12 +330,14 @@ def moment_interval(
     mean: Floats | np.float64,
     second: Floats | np.float64,
     *,
-    n_records: int,
+    n_records: float,
     sigma: float,
     level: float,
     square_noise: float = 0.0,
+    count_sigma: float = 0.0,
+    bounded: bool = True,
 ) -> tuple[Floats, Floats]:
-    """Both ends, in [0, 1], of intervals for means of records in [0, 1].
+    """Both ends of intervals for means of records in [0, 1].
 
     Args:
         mean: float64[..], noisy means of x.
@@ -247,19 +346,25 @@ def moment_interval(
         sigma: Standard deviation of the noise on the mean.
         level: Confidence level in (0, 1).
         square_noise: Standard deviation of the noise on ``second``; 0 if it is known.
+        count_sigma: Of that on the number of records, in these.
+        bounded: Whether the means are in [0, 1].
     """
     z, m = normal_quantile(level), np.asarray(mean, np.float64) - 0.5
-    c, noise = z**2 / n_records, (z * sigma) ** 2
+    c, noise, e = z**2 / n_records, (z * sigma) ** 2, (z * count_sigma) ** 2
+    if e >= 1:  # the number of records may be nought, and the mean anything
+        return np.zeros_like(m), np.ones_like(m)
     q = np.maximum(second, m**2) + square_noise  # a variance is not negative
-    root = np.sqrt((1 + c) * (c * q + noise) - c * m**2)
-    lower, upper = (m - root) / (1 + c), (m + root) / (1 + c)
-    if square_noise:  # (m - t)^2 <= (c q - b m^2 - (c - b) t^2) + noise
+    root = np.sqrt(np.maximum((1 + c - e) * (c * q + noise) - (c - e) * m**2, 0.0))
+    lower, upper = (m - root) / (1 + c - e), (m + root) / (1 + c - e)
+    if square_noise:  # (m - t)^2 <= (c q - b m^2 - (c - b) t^2) + noise + e t^2
         b = ABOUT_MEAN * c
-        d = 1 + c - b
-        root = np.sqrt(d * (c * q + noise) - (d * (1 + b) - 1) * m**2)
+        d = 1 + c - b - e
+        root = np.sqrt(np.maximum(d * (c * q + noise) - (d * (1 + b) - 1) * m**2, 0.0))
         lower, upper = np.minimum(lower, (m - root) / d), np.maximum(upper, (m + root) / d)
-    cap = z * math.sqrt(0.25 / n_records + sigma**2)
+    cap = z * math.sqrt(0.25 / n_records + sigma**2 + 0.25 * count_sigma**2)
     lower, upper = np.maximum(lower, m - cap), np.minimum(upper, m + cap)
+    if not bounded:
+        return lower + 0.5, upper + 0.5
     return np.clip(lower + 0.5, 0.0, 1.0), np.clip(upper + 0.5, 0.0, 1.0)
 
 
@@ -267,6 +372,9 @@ REFERENCE_VARIANCE = 1 / 12
 """Variance of records spread evenly over the declared range, in ranges squared."""
 
 _QUARTER = 1 << 40  # of a square in grid steps 2**-42
+_ADDED_MOVES = (Fraction(_HALF), Fraction(_QUARTER), Fraction(2 * _HALF))
+"""By how much a record at a bound moves the sum, that of squares and the number, in grid steps."""
+_ADDED_PARTS = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +393,8 @@ class MeanEstimate(MomentsEstimate):
         PROOF.at("Lemma 5.1, Theorems 5.2 and 8.1"),
     )
 
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
+
     moments: JointMoments
     share: bool
 
@@ -301,6 +411,8 @@ class MeanEstimate(MomentsEstimate):
     @classmethod
     def calibrated(cls, estimand: Estimand, target: Target) -> dict[str, Any]:
         """The least noise that meets the target."""
+        if target.adjacency is Adjacency.ADD_REMOVE:
+            _check_added(estimand, target)
         cls.check_all_count(estimand, "means over")
         return {
             "terms": estimand.terms(target.n_records, estimand.spans),
@@ -309,6 +421,7 @@ class MeanEstimate(MomentsEstimate):
                 lower=0.0,
                 upper=1.0,
                 rounded=estimand.knobs.per == "unit",
+                adjacency=target.adjacency,
             ),
             "share": estimand.statistic.is_share,
         }
@@ -316,17 +429,38 @@ class MeanEstimate(MomentsEstimate):
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> RawEstimates:
-        """Add the noise to the two sums."""
+        """Add the noise to the two sums, and under add-remove to the number of records."""
         assert self.estimand is not None
         values = self.estimand.columns(table.domain, table.cells)[:, 0]
         noisy_moments = self.moments.release(values, table.counts, rng, table.domain.parts)
         numbers = {"sum": (noisy_moments.total,), "sum_of_squares": (noisy_moments.squares,)}
+        if noisy_moments.count is not None:
+            numbers["records"] = (noisy_moments.count,)
         return RawEstimates(numbers, noisy_moments.n_records)
 
+    def total(self, raw: RawEstimates) -> EstimatedTotal | None:
+        """The number of records, where it is private."""
+        if "records" not in raw.numbers:
+            return None
+        (count,) = raw.numbers["records"]
+        return EstimatedTotal(count / (2 * _HALF), self.moments.count_sigma**2)
+
+    def noisy_moments(self, raw: RawEstimates) -> NoisyMoments:
+        """What was released, with what follows from it."""
+        (total,), (squares,) = raw.numbers["sum"], raw.numbers["sum_of_squares"]
+        if "records" in raw.numbers:
+            (count,) = raw.numbers["records"]
+            known = round(int(count) * _QUARTER / (2 * _HALF)) if self.share else int(squares)
+            return NoisyMoments.added(self.moments, int(total), known, int(count))
+        known = raw.n_records * _QUARTER if self.share else int(squares)
+        return NoisyMoments(self.moments, raw.n_records, int(total), known, self.of_unit)
+
     def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
-        """For audits: by both sums."""
+        """For audits: by all numbers that are released."""
         exact = [self.release(table, NoNoise()).numbers for table in (one, other)]
         scales = {"sum": self.moments.scale, "sum_of_squares": self.moments.square_scale}
+        if self.moments.count_scale is not None:
+            scales["records"] = self.moments.count_scale
         ratios = {
             name: of_noise([np.array(numbers[name], object) for numbers in exact], float(scale))
             for name, scale in scales.items()
@@ -337,11 +471,14 @@ class MeanEstimate(MomentsEstimate):
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimate with its interval."""
-        n, (total,), (squares,) = raw.n_records, raw.numbers["sum"], raw.numbers["sum_of_squares"]
-        known = n * _QUARTER if self.share else int(squares)
-        noisy_moments = NoisyMoments(self.moments, n, int(total), known, self.of_unit)
+        noisy_moments = self.noisy_moments(raw)
         (scale,), level = self.terms.scales, self.terms.confidence
-        ends = noisy_moments.interval(level, squares_known=self.share)
+        value, ends = noisy_moments.mean, noisy_moments.interval(level, squares_known=self.share)
+        if self._is_added_total:  # scaled for the number of records that was planned for
+            assert self.n_records is not None
+            scale, offset = Scale(0.0, scale.factor / self.n_records), self._offset
+            value = noisy_moments.noisy_sum[0] + offset * noisy_moments.number
+            ends = noisy_moments.total_interval(level, offset, squares_known=self.share)
         standard_error = (ends[1] - ends[0]) / (2 * normal_quantile(level))
         if self.guaranteed:
             ends = noisy_moments.guaranteed_interval(level, squares_known=self.share)
@@ -349,7 +486,7 @@ class MeanEstimate(MomentsEstimate):
         return (
             Estimate(
                 quantity=self.terms.quantities[0],
-                value=scale.value(noisy_moments.mean),
+                value=scale.value(value),
                 lower=lower,
                 upper=upper,
                 confidence=level,
@@ -365,8 +502,21 @@ class MeanEstimate(MomentsEstimate):
         return ExpectedInterval(
             quantities=self.terms.quantities,
             width=(scale.factor * width,),
-            noise_sd=(scale.factor * self.moments.sigma / n_records,),
+            noise_sd=(scale.factor * self.moments.total_sigma(self._offset) / n_records,),
         )
+
+    @property
+    def _is_added_total(self) -> bool:
+        """Whether the estimate is a sum or a count, of a private number of records."""
+        if self.moments.count_scale is None or self.estimand is None:
+            return False
+        return self.estimand.statistic.is_total
+
+    @property
+    def _offset(self) -> float:
+        """The lower bound of a record from the origin of its sum, in ranges; 0 of a mean."""
+        (scale,) = self.terms.scales
+        return scale.shift / scale.factor if self._is_added_total else 0.0
 
     def expected_width(self, n_records: int, *, guaranteed: bool) -> float:
         """The width for records spread evenly, or half of them counting."""
@@ -395,18 +545,47 @@ class MeanEstimate(MomentsEstimate):
             "square_scale": str(self.moments.square_scale),
             "is_share": int(self.share),
             **({"rounded": 1} if self.moments.rounded else {}),
+            **self._added(),
             **self.described(),
         }
+
+    @property
+    def has_guarantee(self) -> bool:
+        """None is known where the number of records is private."""
+        return self.moments.count_scale is None
+
+    def _added(self) -> dict[str, str | int]:
+        """What a description holds under add-remove; else nothing."""
+        if self.moments.count_scale is None:
+            return {}
+        return {"count_scale": str(self.moments.count_scale), "adjacency": "add_remove"}
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
+        count = number(description, "count_scale") if "count_scale" in description else None
         one, two = (number(description, name) for name in ("scale", "square_scale"))
         return cls(
             terms=Terms.from_description(description),
-            moments=JointMoments(0.0, 1.0, one, two, description.get("rounded") == 1),
+            moments=JointMoments(0.0, 1.0, one, two, description.get("rounded") == 1, count),
             share=description["is_share"] == 1,
             **cls.read(description),
+        )
+
+
+def _check_added(estimand: Estimand, target: Target) -> None:
+    """Refuse what has no estimate where the number of records is private."""
+    if target.unit_records > 1 or estimand.knobs.per is not None:
+        raise ConfigError(
+            "Under add_remove estimates are of units of one record each.",
+            where="per",
+            next_step="Use a table, or ask a bundle of 'marginals' with 'statpress query'.",
+        )
+    if estimand.knobs.guaranteed:
+        raise ConfigError(
+            "Intervals are guaranteed for a public number of records, which is private here.",
+            where="inference",
+            next_step="Leave 'inference' out.",
         )
 
 

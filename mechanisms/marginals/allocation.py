@@ -95,24 +95,28 @@ class Shares:
         one_way: float | None = None,
         screen: float | None = None,
         triples: float = 0.0,
+        moved: int = 2,
     ) -> Self:
         """Shares of the least expected error.
 
         Args:
             n: Number of records.
-            mu: Of the whole, divided by the records of a unit; three digits of it count.
+            mu: Of the whole, divided by the records of a unit, at which noise has the variance
+                2/B; three digits of it count.
             sizes: Number of codes of every column.
             groups: The workload.
             screened: Whether pairs are scored.
             one_way: If it is given already.
             screen: If it is given already.
             triples: For triples.
+            moved: Counts of a table that a record moves, ``Adjacency.moved``.
         """
         if not groups:
             return cls(1.0, 0.0)
         found = _best_shares(
-            n, float(f"{mu:.2e}"), tuple(sizes), tuple(groups), screened, one_way, screen, triples
-        )
+            n, float(f"{mu:.2e}"), tuple(sizes), tuple(groups), screened, one_way, screen, triples,
+            moved,
+        )  # fmt: skip
         return cls(*found, triples)
 
     @staticmethod
@@ -247,6 +251,7 @@ class ExpectedMarginals:
         mu: float,
         n_records: int,
         published: int,
+        moved: int = 2,
         known: Collection[Group] = (),
     ) -> Self:
         """Expected errors of a workload at ``mu`` for a unit of one record.
@@ -254,7 +259,8 @@ class ExpectedMarginals:
         Pairs that are ``known`` exactly keep every relation.
         """
         cells = np.array(sizes, dtype=np.float64)
-        single, pair = _errors(_Workload.of(sizes, groups), shares, mu, n_records)
+        work = _Workload.of(sizes, groups, moved)
+        single, pair = _errors(work, shares, mu, n_records)
         baseline = None
         least: tuple[float, float] | tuple[None, None] = None, None
         if groups:
@@ -263,7 +269,7 @@ class ExpectedMarginals:
             amounts = by_cells(joint, np.array([weight for _, weight in groups]), rest, SHRUNK)
             noise = _noise_of_pairs(sizes, groups, amounts) | dict.fromkeys(known, 0.0)
             least = _least_relation(sizes, noise, n_records)
-            baseline = _errors(_Workload.of(sizes, groups), Shares(1.0, 0.0), mu, n_records)[1]
+            baseline = _errors(work, Shares(1.0, 0.0), mu, n_records)[1]
             sd = math.sqrt(float(np.mean(2 / amounts)))
         else:
             sd = float(np.mean(by_cells(cells, np.ones(len(cells)), mu**2 / 2) ** -0.5))
@@ -363,6 +369,7 @@ class _Workload:
         number: float64[classes]: of groups.
         inside: float64[classes, columns]: in how many groups of a class a column is.
         pairs: bool[classes]: whether these are of two columns.
+        moved: Counts of a table that a record moves.
     """
 
     sizes: Floats
@@ -372,9 +379,10 @@ class _Workload:
     number: Floats
     inside: Floats
     pairs: NDArray[np.bool_]
+    moved: int
 
     @classmethod
-    def of(cls, sizes: Sequence[int], groups: Sequence[tuple[Group, float]]) -> Self:
+    def of(cls, sizes: Sequence[int], groups: Sequence[tuple[Group, float]], moved: int) -> Self:
         places: dict[tuple[tuple[int, ...], float], int] = {}
         of_class = [
             places.setdefault((tuple(sorted(sizes[c] for c in group)), weight), len(places))
@@ -393,6 +401,7 @@ class _Workload:
             np.bincount(of_class, minlength=len(places)).astype(np.float64),
             inside,
             np.array([len(own) == 2 for own, _ in places], dtype=bool),
+            moved,
         )
 
 
@@ -452,7 +461,7 @@ def _allocated(
     given = np.broadcast_to(amounts[:, None, None], (len(parts), len(levels), len(_NODES)))
     is_pair = work.pairs
     if shares.screen > _LEAST_SHARE and (n_pairs := float(work.number[is_pair].sum())) > 1:
-        sigma = math.sqrt(4 * n_pairs / (shares.screen * mu**2))
+        sigma = math.sqrt(2 * work.moved * n_pairs / (shares.screen * mu**2))
         noise = first**-0.5
         bias = 0.8 * work.sizes * np.minimum(noise, n / work.sizes + 0.4 * noise)
         squares = (work.inside @ bias**2 / work.number)[is_pair]
@@ -511,9 +520,10 @@ def _best_shares(
     one_way: float | None,
     screen: float | None,
     triples: float,
+    moved: int,
 ) -> tuple[float, float]:
     """Shares of the one-way tables and of the scores: a grid, then ever closer neighbours."""
-    work = _Workload.of(sizes, groups)
+    work = _Workload.of(sizes, groups, moved)
     firsts = np.minimum(ONE_WAYS, ONE_WAYS[-1] * (1 - triples - (screen or 0.0)))
     scores = np.clip((1 - triples - (one_way or 0.0)) / 2, 0.0, SCREENS)
     if one_way is not None:

@@ -242,7 +242,8 @@ class Copies:
             if sizes[pair[0]] * sizes[pair[1]] <= _MOST_CELLS
         ]
         pairs = pairs[:: math.ceil(len(pairs) / MOST_COUNTED) or 1] if self.number else []
-        share = len(self.codes) / self.released.n_records
+        n_records = self.released.n_records or self.released.residuals().present(None)
+        share = len(self.codes) / n_records
         found: dict[Group, tuple[float | None, float | None]] = {}
         for start in range(0, len(pairs), _AT_ONCE):
             some = pairs[start : start + _AT_ONCE]

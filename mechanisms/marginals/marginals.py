@@ -2,7 +2,8 @@
 
 All private steps (mechanisms.marginals.measurement) are discrete Gaussian noise on a fine grid
 inside one filter of mu^2, so the whole is charged as one mu-GDP mechanism although its
-steps depend on each other's results. Adjacency: replace-one; a unit holds c records.
+steps depend on each other's results. Adjacency: replace-one, or add-remove, under which the number
+of records is estimated from all tables; a unit holds c records.
 
 The rest is free: all tables are combined with exact variances (mechanisms.marginals.residuals),
 the pairs denoised together (mechanisms.marginals.denoising), and records made that have the
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.domain.contingency_table import CodedColumns, check_groups
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,
@@ -72,6 +73,7 @@ from statpress.mechanisms.mechanism import (
     Target,
     check_frame,
 )
+from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.count_tables import MICRODATA
 
@@ -325,6 +327,7 @@ class Marginals:
         known: Public exact tables, which are not measured.
         target: Position of the column whose groups count more.
         copies: More sets of records that are published; 0 for none.
+        adjacency: The neighbouring relation.
         prior: What an earlier release says of the columns; the loss does not depend on it.
     """
 
@@ -339,6 +342,7 @@ class Marginals:
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
     needs: ClassVar[Needs] = "columns"
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     drawn_records: ClassVar[None] = None
     published_as: ClassVar[str] = "microdata_by_marginals"
 
@@ -352,6 +356,7 @@ class Marginals:
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
     target: int | None = None
     copies: int = 0
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
     prior: Prior | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -378,7 +383,8 @@ class Marginals:
         _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
         screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes, groups)
-        n, effective = target.n_records, float(mu) / target.unit_records
+        n, moved = target.n_records, target.adjacency.moved
+        effective = _effective(mu, target.unit_records, target.adjacency)
         position, triples = _target_of(knobs, target.domain), 0.0
         if groups:
             triples = Shares.for_triples(
@@ -406,6 +412,7 @@ class Marginals:
             one_way=knobs.one_way_share,
             screen=knobs.screen_share,
             triples=triples,
+            moved=moved,
         )
         if groups and shares.rest <= 0:
             raise ConfigError(
@@ -416,7 +423,7 @@ class Marginals:
             raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
         try:
             for part in (Fraction(smallest), Fraction(1)):
-                scale_of(2 * target.unit_records**2, mu**2 * part)
+                scale_of(moved * target.unit_records**2, mu**2 * part)
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
@@ -431,6 +438,7 @@ class Marginals:
             within,
             target=position,
             copies=knobs.copies if knobs.copies > 1 else 0,
+            adjacency=target.adjacency,
         )
         if not knobs.known:
             return mechanism
@@ -439,6 +447,8 @@ class Marginals:
 
     def knowing(self, known: KnownTotals, domain: Domain, n_records: int) -> Self:
         """The mechanism with public exact totals of some columns and pairs."""
+        if known and self.adjacency is not Adjacency.REPLACE_ONE:
+            raise _private_total()
         if known and self.records not in (0, n_records):
             raise ConfigError(
                 "Known totals can be met only by as many records as there are.", where="records"
@@ -460,6 +470,7 @@ class Marginals:
             self.shares,
             self.mu**2,
             unit_records=self.unit_records,
+            adjacency=self.adjacency,
             rng=rng,
             known=self.known,
             target=self.target,
@@ -470,6 +481,13 @@ class Marginals:
     def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
         """For audits: by all tables and scores."""
         return evidence_of_marginals(one, other)
+
+    def total(self, release: NoisyMarginals) -> EstimatedTotal | None:
+        """The number of records from all tables; None where some are absent, which these omit."""
+        if release.domain.absent:
+            return None
+        found = release.residuals()
+        return EstimatedTotal(float(found.values[()]), found.variances[()])
 
     def postprocess(self, release: NoisyMarginals) -> Microdata:
         """Records and estimates; a function of the release only.
@@ -510,9 +528,10 @@ class Marginals:
             self.sizes,
             towards(self.groups, self.target),
             self.shares,
-            mu=float(self.mu) / self.unit_records,
+            mu=_effective(self.mu, self.unit_records, self.adjacency),
             n_records=n_records,
             published=self.records or n_records,
+            moved=self.adjacency.moved,
             known=[group for group in self.known if len(group) == 2],
         )
 
@@ -535,6 +554,11 @@ class Marginals:
             **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
             **({"target": self.target} if self.target is not None else {}),
             **({"copies": self.copies} if self.copies else {}),
+            **(
+                {"adjacency": str(self.adjacency)}
+                if self.adjacency is not Adjacency.REPLACE_ONE
+                else {}
+            ),
             **({"prior": self.prior.seal} if self.prior is not None else {}),
         }
 
@@ -558,7 +582,13 @@ class Marginals:
             cast("WithinCells", text["within_cells"]),
             target=int(text["target"]) if "target" in text else None,
             copies=int(text.get("copies", "0")),
+            adjacency=Adjacency(text.get("adjacency", Adjacency.REPLACE_ONE)),
         )
+
+
+def _effective(mu: Fraction, unit_records: int, adjacency: Adjacency) -> float:
+    """The mu at which a table's noise would have the same variance, were one record replaced."""
+    return float(mu) / unit_records * math.sqrt(2 / adjacency.moved)
 
 
 def _relations(model: Model, own: Residuals) -> dict[Group, Relation]:
@@ -610,14 +640,18 @@ def _totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> KnownTotals:
     return totals
 
 
+def _private_total() -> ConfigError:
+    return ConfigError(
+        "Totals cannot be met exactly where the number of records is private.",
+        where=_KNOWN,
+        next_step="Leave the known totals out.",
+    )
+
+
 def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTotals:
     """Known totals that agree with the domain, with each other and with the number of records."""
     if known and domain.absent:
-        raise ConfigError(
-            "Totals cannot be met exactly where the number of records is private.",
-            where=_KNOWN,
-            next_step="Leave the known totals out.",
-        )
+        raise _private_total()
     margins: dict[int, Integers] = {}
     component = list(range(len(domain.columns)))
     for group, table in sorted(known.items()):

@@ -18,7 +18,7 @@ advance).
 it, which is a post-processing of normal noise (mechanisms.sampling.randomness); each step
 spends its squared sensitivity over the variance of that normal from the filter, first.
 
-**Sensitivity** (adjacency: replace-one, a unit holds c records).
+**Sensitivity** (a unit holds c records; adjacency: replace-one).
 
 * *A table.* The unit's records leave at most c counts and enter at most c: with l_j and e_j the
   records that leave and enter cell j, the change is e - l, both of sum at most c (less, where
@@ -26,6 +26,12 @@ spends its squared sensitivity over the variance of that normal from the filter,
   attained when all move from one cell to another.
 * *A score* is the L1 distance of a private table and a table of integers that is public by then.
   It changes by at most the L1 norm of the table's change, 2 c. P scores: squared norm 4 c^2 P.
+
+Under *add-remove* e or l is 0: a table changes by at most c^2 in squared norm, attained where all
+records of the unit are in one cell, and a score by at most c, P scores by c^2 P in squared norm. So
+a table that is given B has noise of variance c^2/B in place of 2 c^2/B, as if mu^2 were twice as
+large; scores cost half as much as they would then. The number of records is private: every step
+after the first goes by that of the noisy one-way tables.
 
 **What scores say.** The score of a pair is its L1 distance from the product of the noisy one-way
 tables, so it holds the true distance L, what the noise of the one-ways adds (the bias b) and noise
@@ -52,6 +58,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.contingency_table import CodedColumns
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
 from statpress.mechanisms.marginals.allocation import (
     LEAST,
@@ -157,14 +164,14 @@ MOST_RECORDS = 2**40
 """Records whose counts, with noise, stay within 64 bits on the grid."""
 
 
-def table_sensitivity_squared(unit_records: int) -> int:
+def table_sensitivity_squared(unit_records: int, adjacency: Adjacency) -> int:
     """Squared Euclidean sensitivity of one table, in squared records."""
-    return 2 * unit_records**2
+    return adjacency.moved * unit_records**2
 
 
-def score_sensitivity_squared(unit_records: int, n_pairs: int) -> int:
+def score_sensitivity_squared(unit_records: int, n_pairs: int, adjacency: Adjacency) -> int:
     """Squared Euclidean sensitivity of the scores of some pairs, in squared records."""
-    return (2 * unit_records) ** 2 * n_pairs
+    return (adjacency.moved * unit_records) ** 2 * n_pairs
 
 
 def scale_of(sensitivity_squared: int, amount: Fraction) -> Fraction:
@@ -178,12 +185,13 @@ def measure_tables(
     amounts: Sequence[Fraction],
     *,
     unit_records: int,
+    adjacency: Adjacency,
     budget: GdpFilter,
     rng: Randomness,
     progress: Progress | None = None,
 ) -> tuple[NoisyTable, ...]:
     """Noisy tables of groups of columns."""
-    squared = table_sensitivity_squared(unit_records)
+    squared = table_sensitivity_squared(unit_records, adjacency)
     scales = [scale_of(squared, amount) for amount in amounts]
     for scale in scales:
         budget.spend(squared * GRID**2, equivalent_variance(scale))
@@ -202,12 +210,13 @@ def score_pairs(
     amount: Fraction,
     *,
     unit_records: int,
+    adjacency: Adjacency,
     budget: GdpFilter,
     rng: Randomness,
 ) -> NoisyScores:
     """Noisy L1 distances of the tables of pairs from public tables of integers."""
     pairs = tuple(references)
-    squared = score_sensitivity_squared(unit_records, len(pairs))
+    squared = score_sensitivity_squared(unit_records, len(pairs), adjacency)
     scale = scale_of(squared, amount)
     budget.spend(squared * GRID**2, equivalent_variance(scale))
     tables = zip(pairs, coded.tables(pairs), strict=True)
@@ -223,6 +232,7 @@ def release_marginals(
     mu_squared: Fraction,
     *,
     unit_records: int,
+    adjacency: Adjacency,
     rng: Randomness,
     known: KnownTotals | None = None,
     target: int | None = None,
@@ -240,7 +250,8 @@ def release_marginals(
     sizes = tuple(column.size for column in coded.domain.columns)
     exact = {column for group in known for column in group}
     singles = [(column,) for column in range(len(sizes)) if column not in exact]
-    effective = float(mu_squared) / unit_records**2
+    effective = float(mu_squared) / unit_records**2 * 2 / adjacency.moved
+    n_records = coded.n_records if adjacency is Adjacency.REPLACE_ONE else None
     one_way: tuple[NoisyTable, ...] = ()
     if singles:
         part = Fraction(shares.one_way) * mu_squared if workload else mu_squared
@@ -251,11 +262,12 @@ def release_marginals(
             singles,
             amounts,
             unit_records=unit_records,
+            adjacency=adjacency,
             budget=budget,
             rng=rng,
             progress=progress,
         )
-    first = NoisyMarginals(coded.domain, coded.n_records, one_way, None, (), known)
+    first = NoisyMarginals(coded.domain, n_records, one_way, None, (), known)
     if prior is not None:
         total = first.residuals().present(first.n_records)
         noisy = {t.group[0]: (t.counts / t.counts.sum(), t.variance / total**2) for t in one_way}
@@ -272,6 +284,7 @@ def release_marginals(
             references(pairs, n, p, first.prior),
             Fraction(shares.screen) * mu_squared,
             unit_records=unit_records,
+            adjacency=adjacency,
             budget=budget,
             rng=rng,
         )
@@ -287,6 +300,7 @@ def release_marginals(
             chosen,
             _exact_amounts(amounts[amounts > 0], total),
             unit_records=unit_records,
+            adjacency=adjacency,
             budget=budget,
             rng=rng,
             progress=progress,

@@ -167,9 +167,10 @@ class Residuals:
             variance += self.variances[part] * float((rest**2).sum()) / cells**2
         return variance
 
-    def present(self, n_records: int) -> float:
-        """The number of present records, within its range."""
-        return min(max(float(self.values[()]), 1.0), float(n_records))
+    def present(self, n_records: int | None) -> float:
+        """The number of present records, within its range; of that an end may be private."""
+        most = math.inf if n_records is None else float(n_records)
+        return min(max(float(self.values[()]), 1.0), most)
 
     def _check(self, part: Group) -> None:
         if part not in self.values:
@@ -238,7 +239,7 @@ class NoisyMarginals:
 
     Attributes:
         domain: The declared columns.
-        n_records: Public number of records, absent ones included.
+        n_records: Public number of records, absent ones included; None where it is private.
         one_way: Tables of single columns.
         scores: Distances of pairs from independence, if pairs were scored.
         tables: Tables of several columns.
@@ -250,7 +251,7 @@ class NoisyMarginals:
     """
 
     domain: Domain
-    n_records: int
+    n_records: int | None
     one_way: tuple[NoisyTable, ...]
     scores: NoisyScores | None
     tables: tuple[NoisyTable, ...]
@@ -275,7 +276,7 @@ class NoisyMarginals:
 
     @property
     def n_present(self) -> int | None:
-        """The number of present records where it is public; with absent ones it is private."""
+        """The number of present records where it is public; with absent ones it never is."""
         return None if self.domain.absent else self.n_records
 
     def public_generator(self) -> np.random.Generator:

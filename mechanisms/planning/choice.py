@@ -41,7 +41,13 @@ from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
-from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target
+from statpress.mechanisms.mechanism import (
+    ExpectedError,
+    Kind,
+    Mechanism,
+    Target,
+    check_adjacency,
+)
 from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
 from statpress.mechanisms.registry import mechanism_named, serving
 
@@ -274,6 +280,7 @@ def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechan
 
     What a config names as ``module:name`` is calibrated each time: such objects are equal by name.
     """
+    check_adjacency(mechanism, target)
     if getattr(knobs, "function", None) is None:
         try:
             return _calibrated_once(mechanism, knobs, target)

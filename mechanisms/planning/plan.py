@@ -26,7 +26,7 @@ from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
-from statpress.mechanisms.domain.domain import Domain, Privacy
+from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy
 from statpress.mechanisms.mechanism import (
     MOST_NOISE,
     TYPICAL_ASSOCIATION,
@@ -36,6 +36,7 @@ from statpress.mechanisms.mechanism import (
 )
 from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
 from statpress.mechanisms.planning.choice import Budget, Choice, ProductRequest
+from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 
 M = TypeVar("M", bound=Mechanism, covariant=True)
 
@@ -227,6 +228,33 @@ class Plan:
     budget: Budget
     gate: PlannedProduct[Any] | None = None
     division: Division | None = None
+
+    def estimated_total(self, drawn: Mapping[str, Any]) -> EstimatedTotal | None:
+        """The number of records, absent ones included, by the noisy counts of all products.
+
+        Args:
+            drawn: What each product released, by its name; some may be left out.
+
+        Returns:
+            None where the number is public, and where no product counts all records.
+        """
+        if self.privacy.adjacency is Adjacency.REPLACE_ONE:
+            return None
+        totals = []
+        for product in self.products:
+            total_of = getattr(product.mechanism, "total", None)
+            if total_of is None or product.name not in drawn:
+                continue
+            total = total_of(drawn[product.name])
+            if total is not None:
+                counted = self.privacy.counting(product.domain)
+                totals.append(total.times(self.privacy.unit_records // counted.unit_records))
+        return EstimatedTotal.combined(totals) if totals else None
+
+    def size_of(self, drawn: Mapping[str, Any]) -> int:
+        """The number of records that released products are post-processed with; public."""
+        total = self.estimated_total(drawn)
+        return self.privacy.n_records if total is None else total.records
 
     @property
     def charged(self) -> tuple[PlannedProduct[Any], ...]:

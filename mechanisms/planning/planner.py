@@ -24,7 +24,7 @@ from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.columns import Total
-from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy, parts_of
+from statpress.mechanisms.domain.domain import MAX_CELLS, Adjacency, Domain, Privacy, parts_of
 from statpress.mechanisms.errors import (
     ConfigError,
     InfeasibleBudgetError,
@@ -88,7 +88,7 @@ def plan_release(
     requests = (*products, gate) if gate is not None else tuple(products)
     domains = [_counted(request, domain.project(request.columns)) for request in requests]
     for request, own in zip(requests, domains, strict=True):
-        if own.n_possible == 1:
+        if own.n_possible == 1 and privacy.adjacency is Adjacency.REPLACE_ONE:
             raise ConfigError(
                 "This product has a single cell, whose count is the public number of records.",
                 where=request.name,
@@ -102,6 +102,7 @@ def plan_release(
             # One zero less and the absent cell more would make up for each other.
             shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
             domain=own,
+            adjacency=privacy.adjacency,
         )
         for own in domains
     ]

@@ -61,6 +61,35 @@ from statpress.mechanisms.postprocessing.consistency import (
 )
 
 
+@dataclass(frozen=True)
+class EstimatedTotal:
+    """An unbiased estimate of how many records are counted, where that number is private.
+
+    Attributes:
+        value: In records; may be negative.
+        variance: Of its noise, in squared records.
+    """
+
+    value: float
+    variance: float
+
+    def times(self, factor: int) -> EstimatedTotal:
+        """That of so many times the records."""
+        return EstimatedTotal(factor * self.value, factor**2 * self.variance)
+
+    @classmethod
+    def combined(cls, estimates: Sequence[EstimatedTotal]) -> EstimatedTotal:
+        """The best of independent ones, each by the inverse of its variance."""
+        weight = math.fsum(1 / each.variance for each in estimates)
+        value = math.fsum(each.value / each.variance for each in estimates) / weight
+        return cls(value, 1 / weight)
+
+    @property
+    def records(self) -> int:
+        """The nearest whole number of records, at least 1."""
+        return max(1, round(self.value))
+
+
 @dataclass(frozen=True, eq=False)
 class DebiasedTable:
     """Estimates of the true counts, for the cells that a release lists.

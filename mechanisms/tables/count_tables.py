@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import (
     MOST_NOISE,
@@ -216,6 +216,12 @@ class TableKind(CountsKind):
             )
 
     def check_served(self, further: BandKnobs, mechanism: Any, target: Target) -> None:
+        if further.bands and target.adjacency is not Adjacency.REPLACE_ONE:
+            raise ConfigError(
+                "Bands are limits for a public number of records, which is private here.",
+                where="bands",
+                next_step="Leave out 'bands'.",
+            )
         if further.bands:
             bands.check_served(further, mechanism, target)
 
@@ -309,6 +315,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "int": int,
     "Fraction": Fraction,
     "Decimal": Decimal,
+    "Adjacency": Adjacency,
 }
 
 

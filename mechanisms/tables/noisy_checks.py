@@ -12,7 +12,9 @@ records in a structural zero moves by at most c. As for noisy tables (mechanisms
 one cell that moves by c dominates several whose moves add up to c. So m cells that move by c each
 dominate the release, m the sum over the columns of the smaller of 2 and their limited fates, and 1
 more for structural zeros; all of them can move by so much. The records of a unit that are counted
-are those that are kept of it, c at most.
+are those that are kept of it, c at most. A unit that is added moves one fate of every column at
+most, in place of 2. The number of records is then private, and what is allowed is a share of the
+one that the config declares for planning.
 
 Where the noise is so small beside the number of cells that the exact loss takes long, what its
 rho = m c^2 / (2 scale^2) proves is charged (Canonne, Kamath and Steinke 2020, arXiv 2004.00010,
@@ -22,7 +24,7 @@ Theorem 4).
 with k counts, each is above its own by more than z(1 - 1e-6/k) standard deviations so rarely; for
 what is refused stays charged. One that is off by the margin itself passes half the time.
 
-Adjacency: replace-one. Units: records.
+Adjacency: replace-one, or add-remove. Units: records.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import ConcentratedLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import RecordsError
 from statpress.mechanisms.mechanism import (
     CANONNE_KAMATH_STEINKE,
@@ -72,15 +75,16 @@ class NoisyChecksKnobs:
     moved: int
 
     @classmethod
-    def of(cls, fates: Iterable[int], *, zeros: bool) -> Self:
+    def of(cls, fates: Iterable[int], *, zeros: bool, adjacency: Adjacency) -> Self:
         """What is compared, by the module's text.
 
         Args:
             fates: Of each column the number of its fates that are limited.
             zeros: Whether records in a structural zero are counted.
+            adjacency: The neighbouring relation.
         """
         numbers = list(fates)
-        moved = sum(min(2, number) for number in numbers) + zeros
+        moved = sum(min(adjacency.moved, number) for number in numbers) + zeros
         return cls(counts=sum(numbers) + zeros, moved=moved)
 
 
@@ -150,6 +154,7 @@ class NoisyChecks:
     knobs: ClassVar[type] = NoisyChecksKnobs
     pure: ClassVar[bool] = False
     needs: ClassVar[Needs] = "columns"
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
 
     scale: Fraction
     counts: int

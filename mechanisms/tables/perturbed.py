@@ -7,8 +7,8 @@ as in Ghosh, Roughgarden and Sundararajan (2012, arXiv 0811.2841) for the Laplac
 Kamath and Steinke (2020, arXiv 2004.00010) for the Gaussian one, so that no floating point reaches
 the output.
 
-Adjacency: replace-one. A record that moves takes one from a cell and adds one to another:
-two independent cells whose counts move by 1, and no other. For units of one record the
+Adjacency: replace-one, or add-remove. A record that moves takes one from a cell and adds one to
+another: two independent cells whose counts move by 1, and no other. For units of one record the
 loss of the table is that of these two cells, exactly. A unit of c records can move them
 between many cells: some counts fall, by at most c in all, others rise, by at most c in
 all. The worst that it can do is to move all of them from one cell to another.
@@ -35,6 +35,10 @@ charged the loss of two cells whose counts move by c, exactly. So is Laplace noi
 somewhat more, a randomised response of c/scale for each of the two cells, which dominates a pure
 guarantee (Kairouz, Oh and Viswanath 2015, arXiv 1311.0776).
 
+Under add-remove the counts only rise, or only fall, and both noises are charged for one such cell;
+also where the table has but one, since its count is that of the records. The total is then
+estimated by the sum of the noisy counts.
+
 Released are the noisy counts of all possible cells. As for every mechanism, the records
 lie in possible cells, in a table and in its neighbours.
 """
@@ -43,7 +47,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -54,7 +58,7 @@ from statpress.mechanisms.accounting.balls import double_above
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
 from statpress.mechanisms.mechanism import (
     CANONNE_KAMATH_STEINKE,
@@ -68,6 +72,7 @@ from statpress.mechanisms.mechanism import (
 from statpress.mechanisms.postprocessing.covariance import (
     Covariance,
     DebiasedTable,
+    EstimatedTotal,
     IndependentErrors,
 )
 from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
@@ -126,10 +131,12 @@ class Perturbed(TableMechanism):
     ``is_laplace`` the law that its bands and expected errors go by: discrete Laplace noise of
     this scale, or Gaussian. Noise of another law overrides ``band_law`` and ``expected_error``
     as well; a mechanism whose bands are not known is a ``TableMechanism`` that holds one instead.
-    With ``pure`` it says that a budget is best spent on it without delta.
+    With ``pure`` it says that a budget is best spent on it without delta. One that lists add-remove
+    in ``adjacencies`` charges for ``moved`` cells.
 
     Attributes:
         scale: A fraction that is exactly a double, as the samplers take it.
+        adjacency: The neighbouring relation; None for replace-one.
     """
 
     knobs: ClassVar[type] = PerturbedKnobs
@@ -137,6 +144,7 @@ class Perturbed(TableMechanism):
     is_laplace: ClassVar[bool]
 
     scale: Fraction
+    adjacency: Adjacency | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -151,6 +159,11 @@ class Perturbed(TableMechanism):
         raise NotImplementedError
 
     @property
+    def moved(self) -> int:
+        """Cells that a unit moves at worst, each by all of its records."""
+        return (self.adjacency or Adjacency.REPLACE_ONE).moved
+
+    @property
     def sd(self) -> float:
         """Standard deviation of the noise on a cell, in records."""
         raise NotImplementedError
@@ -158,7 +171,7 @@ class Perturbed(TableMechanism):
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the whole table; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        if n_cells == 1:  # every dataset of this size is the same table
+        if n_cells == 1 and self.moved == 2:  # every dataset of this size is the same table
             return PureLoss(Fraction(0))
         return self._loss(unit_records)
 
@@ -176,6 +189,10 @@ class Perturbed(TableMechanism):
         exact = [self.release(table, NoNoise()).counts for table in (one, other)]
         ratio = of_noise(exact, float(self.scale), laplace=self.is_laplace)
         return lambda release: ratio(release.counts)
+
+    def total(self, release: NoisyCounts) -> EstimatedTotal:
+        """The number of records that are counted, from all cells, absent records included."""
+        return EstimatedTotal(float(release.counts.sum()), len(release.counts) * self.sd**2)
 
     def postprocess(self, release: NoisyCounts, *, n_records: int) -> DebiasedTable:
         """The noisy counts are unbiased as they are; their error is the noise's."""
@@ -209,7 +226,13 @@ class Perturbed(TableMechanism):
         Raises:
             InfeasibleBudgetError: No scale, or not the given one, meets it.
         """
-        return cls(scale_for(knobs.scale, target, lambda scale: cls(scale).loss(**target.frame)))
+        relation = target.adjacency
+        adjacency = None if relation is Adjacency.REPLACE_ONE else relation
+
+        def loss(scale: Fraction) -> PrivacyLoss:
+            return cls(scale, adjacency=adjacency).loss(**target.frame)
+
+        return cls(scale_for(knobs.scale, target, loss), adjacency=adjacency)
 
 
 def noise_of_cells(
@@ -281,7 +304,7 @@ def check_scale(scale: Fraction, where: str = "") -> None:
 
 @dataclass(frozen=True)
 class LaplaceTable(Perturbed):
-    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2c/scale."""
+    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon, 2c/scale or c/scale."""
 
     name: ClassVar[str] = "laplace"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -289,11 +312,12 @@ class LaplaceTable(Perturbed):
         GHOSH,
         PROOF.at("Theorems 3.1 and 3.2"),
     )
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     pure: ClassVar[bool] = True
     is_laplace: ClassVar[bool] = True
 
     def _loss(self, unit_records: int) -> PrivacyLoss:
-        return DiscreteLaplaceLoss(self.scale / unit_records, 1, 2)
+        return DiscreteLaplaceLoss(self.scale / unit_records, 1, self.moved)
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_laplace(self.scale, size)
@@ -313,10 +337,11 @@ class GaussianTable(Perturbed):
         CANONNE_KAMATH_STEINKE.at("Theorem 4"),
         PROOF.at("Theorems 3.1 and 3.2"),
     )
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     is_laplace: ClassVar[bool] = False
 
     def _loss(self, unit_records: int) -> PrivacyLoss:
-        return DiscreteGaussianLoss(self.scale**2, unit_records, 2)
+        return DiscreteGaussianLoss(self.scale**2, unit_records, self.moved)
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_gaussian(self.scale, size)

@@ -35,13 +35,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from statpress.mechanisms.accounting.panel_design import (
-    LIFETIME,
-    Panel,
-    period_at,
-    place_in_time,
-)
+from statpress.mechanisms.accounting.panel_design import LIFETIME, Panel
 from statpress.mechanisms.errors import LedgerError, UnregisteredDatasetError
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.entries import MEASURES, ZERO_HASH, Body, Entry, Loss
 
 POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
@@ -392,8 +388,7 @@ class Account:
         """The period after the last that was charged; None if none was."""
         if self.last_period is None:
             return None
-        length, number = place_in_time(self.last_period)
-        return period_at(length, number + 1)
+        return str(SeriesPeriod.read(self.last_period).following)
 
     def spent_by_one(
         self, period: str | None = None, measures: Iterable[str] | None = None

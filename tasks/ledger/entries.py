@@ -23,7 +23,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statpress.mechanisms.accounting.panel_design import Design, place_in_time
+from statpress.mechanisms.accounting.panel_design import Design
 from statpress.mechanisms.errors import (
     AmountError,
     LedgerError,
@@ -31,6 +31,7 @@ from statpress.mechanisms.errors import (
     SigningKeyError,
     StatpressError,
 )
+from statpress.mechanisms.periods import SeriesPeriod
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -281,7 +282,7 @@ def check_field(name: str, value: object) -> None:
 
 
 _IS_PERIOD = (
-    lambda text: bool(place_in_time(text)),
+    lambda text: bool(SeriesPeriod.read(text)),
     "a year, quarter, month or week, such as 2026, 2026-Q3, 2026-10 or 2026-W05",
 )
 _READERS: dict[str, tuple[Callable[[str], bool], str]] = {

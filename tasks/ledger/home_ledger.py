@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from statpress.mechanisms.domain.domain import Privacy
+from statpress.mechanisms.domain.domain import Privacy, Size
 from statpress.mechanisms.errors import (
     LedgerIntegrityError,
     OutputNotWritableError,
@@ -249,7 +249,8 @@ def register_dataset(
 ) -> Account:
     """Open an account on the terms of ``Ledger.register``, in a ledger made if need be.
 
-    If sources are given, it is bound to them as by ``Ledger.bind``.
+    If sources are given, it is bound to them as by ``Ledger.bind``. It is bound to a size only
+    where that is declared.
     """
     home.folder("")
     with open_ledger(home, create=True) as ledger:
@@ -260,7 +261,7 @@ def register_dataset(
             adjacency=str(privacy.adjacency),
             unit=str(privacy.unit),
             unit_records=privacy.unit_records,
-            n_records=privacy.n_records,
+            n_records=privacy.n_records if privacy.size is Size.DECLARED else None,
             **terms,
         )
         if sources:

@@ -381,7 +381,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         adjacency: str,
         unit: str,
         unit_records: int,
-        n_records: int,
+        n_records: int | None = None,
         policy: str = "basic",
         max_refusals: int | None = None,
         max_looks: int | None = None,
@@ -396,7 +396,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             adjacency: The neighbouring relation.
             unit: The privacy unit.
             unit_records: Records of one unit.
-            n_records: Public number of records.
+            n_records: Public number of records; by default charges may be for any.
             policy: ``basic``, or ``zcdp``.
             max_refusals: How many runs gates may stop before the account has to be reopened;
                 by default 20.
@@ -412,9 +412,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         check_new_name(dataset)
         terms = {"adjacency": adjacency, "unit": unit}
-        records = {"unit_records": unit_records, "n_records": n_records}
-        body = {"dataset": dataset, "policy": policy, **terms, **records}
-        counts = {"max_refusals": max_refusals, "max_looks": max_looks}
+        body = {"dataset": dataset, "policy": policy, **terms, "unit_records": unit_records}
+        counts = {"n_records": n_records, "max_refusals": max_refusals, "max_looks": max_looks}
         body |= {name: number for name, number in counts.items() if number is not None}
         body |= {"noisy_gates": True} if noisy_gates else {}
         body |= {"design": design_text(design)} if design is not None else {}

@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
-from statpress.mechanisms.accounting.panel_design import Design, Panel, place_in_time
+from statpress.mechanisms.accounting.panel_design import Design, Panel
 from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
@@ -42,6 +42,7 @@ from statpress.mechanisms.errors import (
     PolicyMismatchError,
     RefusalLimitError,
 )
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.accounts import (
     Account,
     Charge,
@@ -83,8 +84,9 @@ TERMS = ("adjacency", "unit", "unit_records", "n_records")
 
 def registration_fields(body: Body) -> frozenset[str]:
     """The fields of a registration, which depend on its policy and what else it states."""
-    stated = {"design", "max_looks", "max_refusals", "noisy_gates"} & body.keys()
-    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
+    stated = {"design", "max_looks", "max_refusals", "n_records", "noisy_gates"} & body.keys()
+    terms = {*TERMS} - {"n_records"}  # an account may be bound to no size
+    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *terms, *stated}
 
 
 def check_register(state: State, body: Body) -> None:
@@ -95,7 +97,7 @@ def check_register(state: State, body: Body) -> None:
     account = state.accounts.get(body["dataset"])
     if account:
         was = account.registration.body
-        terms = ", ".join(f"{name} {was[name]}" for name in TERMS)
+        terms = ", ".join(f"{name} {was[name]}" for name in TERMS if name in was)
         raise AlreadyRegisteredError(
             f"Registered at {was['created']}; now policy {account.policy} with"
             f" {account.limit}, {terms}.",
@@ -703,13 +705,14 @@ def check_charge(state: State, body: Body) -> None:
 
 
 def check_terms(account: Account, body: Body) -> None:
-    """Raise unless adjacency, unit and size are those of the registration.
+    """Raise unless adjacency, unit and size are those of the registration, as far as it has them.
 
     Raises:
         PolicyMismatchError: One of them is not.
     """
     was = account.registration.body
-    other = [f"{name} {body[name]} is not {was[name]}" for name in TERMS if body[name] != was[name]]
+    both = [name for name in TERMS if name in was and name in body]
+    other = [f"{name} {body[name]} is not {was[name]}" for name in both if body[name] != was[name]]
     if other:
         raise PolicyMismatchError(
             f"The charge differs from the registration: {', '.join(other)}.",
@@ -726,10 +729,10 @@ def check_period(account: Account, period: str | None) -> None:
         PolicyMismatchError: It is not; one of a month and one of its year would count apart.
     """
     known = next(iter(account.by_period.periods), None)
-    if period and known and place_in_time(period)[0] != place_in_time(known)[0]:
+    if period and known and (own := SeriesPeriod.read(period).by) != SeriesPeriod.read(known).by:
         raise PolicyMismatchError(
-            f"The account is charged by the {place_in_time(known)[0]}, such as {known}, and"
-            f" {period} is a {place_in_time(period)[0]}.",
+            f"The account is charged by the {SeriesPeriod.read(known).by}, such as {known}, and"
+            f" {period} is a {own}.",
             where=f"dataset {account.dataset!r}",
             next_step="Make the periods of the config's series agree with 'statpress ledger show'.",
         )

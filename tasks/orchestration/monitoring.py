@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from statpress.configs.loading import Release
 from statpress.configs.release_config import ReleaseConfig
+from statpress.mechanisms.domain.domain import Size
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.bundle.manifest import STATEMENT
 from statpress.tasks.ledger.accounts import Account
@@ -319,7 +320,9 @@ def _percent(share: Decimal) -> str:
 
 def _size(statement: Mapping[str, Any]) -> str:
     """What the input gate wanted of the size, by a bundle's privacy statement."""
-    return f"{how_many(statement['n_units'], statement['n_records'])}, as declared"
+    size = statement.get("size", Size.DECLARED)
+    text = how_many(statement["n_units"], statement["n_records"], size)
+    return f"{text}, as declared" if size == Size.DECLARED else text
 
 
 WAITING = "statpress.release.waiting"

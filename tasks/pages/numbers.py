@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 
+from statpress.mechanisms.domain.domain import Size
+
 MISSING = "none"
 """What stands for a number that is not there."""
 
@@ -24,17 +26,27 @@ def count(value: float | None) -> str:
     return f"{round(value):,}"
 
 
-def how_many(n_units: int, n_records: int) -> str:
+def how_many(n_units: int, n_records: int, size: str = "declared") -> str:
     """The public size of a source: its units first, where one can have several records.
 
     How many records there are is then not public, but the most that are used.
 
     >>> how_many(17137, 17137), how_many(5912, 17736)
     ('17,137 records', '5,912 units (up to 17,736 records)')
+    >>> how_many(17137, 17137, "from_source"), how_many(17000, 17000, "rough")
+    ('17,137 records, counted in the source', 'about 17,000 records')
+
+    Args:
+        n_units: Number of units.
+        n_records: Number of records, at most.
+        size: Where the size comes from, a ``mechanisms.domain.domain.Size``.
     """
-    if n_units == n_records:
-        return f"{n_records:,} records"
-    return f"{n_units:,} units (up to {n_records:,} records)"
+    text = f"{n_records:,} records"
+    if n_units != n_records:
+        text = f"{n_units:,} units (up to {text})"
+    if size == Size.ROUGH:
+        return f"about {text}"
+    return f"{text}, counted in the source" if size == Size.FROM_SOURCE else text
 
 
 def measured(value: float | None, digits: int = 4) -> str:

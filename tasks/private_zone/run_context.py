@@ -75,6 +75,7 @@ class RunContext:
         ledger_positions: Where every entry of the ledger stands, once a step has read them all;
             later steps read on from there.
         draw: The ledger's entry that the run draws, once it is written.
+        looked: Whether the ledger has the run's look.
     """
 
     home: Home
@@ -87,6 +88,7 @@ class RunContext:
     previous: Any = field(default=None, init=False, repr=False)
     ledger_positions: Any = field(default=None, init=False, repr=False)
     draw: Any = field(default=None, init=False, repr=False)
+    looked: bool = field(default=False, init=False, repr=False)
     _notices: list[str] = field(default_factory=list, init=False, repr=False)
 
     @property

@@ -56,10 +56,10 @@ def differences(plan: Plan, drawn: Mapping[str, Any], derived: Mapping[str, Any]
         drawn: What each released, by name.
         derived: What follows from it.
     """
-    texts = []
+    texts, n_records = [], plan.size_of(drawn)
     for product in plan.products:
         for other, measured in _beside(product, plan, drawn):
-            apart = _apart(derived[product.name].microdata, measured, plan.privacy.n_records)
+            apart = _apart(derived[product.name].microdata, measured, n_records)
             if apart > MOST_APART:
                 texts.append(
                     f"The records of {product.name} differ from {other} by more than "
@@ -130,5 +130,5 @@ def _sum(column: int, domain: Domain, mechanism: MeanEstimate, raw: RawEstimates
     """The noisy sum behind a mean, of the numbers in [0, 1] that it is of."""
     assert mechanism.estimand is not None
     weights = mechanism.estimand.columns(domain, np.arange(domain.columns[0].size))[:, 0]
-    value, sd = mechanism.moments.noisy_sum(int(raw.numbers["sum"][0]), raw.n_records)
+    value, sd = mechanism.noisy_moments(raw).noisy_sum
     return NoisySum(column, weights, value, sd**2)

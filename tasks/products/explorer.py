@@ -30,6 +30,7 @@ from statpress.tasks.bundle.rows import read_codes
 from statpress.tasks.pages.blocks import Explorer, Relation, Relations, Share
 from statpress.tasks.products.answer_words import caveats, named_cells, standing
 from statpress.tasks.products.distributions import Distribution, cell_names, display_order
+from statpress.tasks.products.published_counts import size_stated
 
 Fields = Mapping[str, Mapping[str, Any]]
 
@@ -107,7 +108,7 @@ def explorer(
         return None
     place = {domain.names.index(each): k for k, each in enumerate(names)}
     tables = _tables(residuals, place)
-    n_records = max(release.n_records, int(stated["published_records"]))
+    n_records = max(size_stated(stated), int(stated["published_records"]))
     every = math.ceil(n_records * len(names) / MOST_CODES)
     spread = any("minimum" in fields[each].get("constraints", {}) for each in domain.names)
     codes = read_codes(records, domain, spread=spread, every=every)

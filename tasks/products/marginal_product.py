@@ -79,6 +79,7 @@ from statpress.tasks.products.published_counts import (
     column_field,
     not_in_it,
     range_field,
+    size_stated,
     unlisted_in_words,
     zeros_by_codes,
 )
@@ -139,7 +140,7 @@ def part_of(
         columns={each: found[each] for each in drawn if each in found},
         records=records, start=stand_out.rows[0].address if stand_out else "",
     )  # fmt: skip
-    n_records = stated["n_records"]
+    n_records = size_stated(stated)
     if stated.get("absent_records") and found:  # units have fewer records than they may
         n_records = max(1, round(float(next(iter(found.values())).counts.sum())))
     charts = [

@@ -226,7 +226,7 @@ def published_marginals(
             known[group] = counts.reshape([sizes[column] for column in group])
         return NoisyMarginals(
             domain,
-            stated["n_records"],
+            None if "adjacency" in stated else stated["n_records"],
             tuple(table for table in tables if len(table.group) == 1),
             None,
             tuple(table for table in tables if len(table.group) > 1),

@@ -419,9 +419,15 @@ def published_product(
         path,
         fields,
         absent,
-        stated["n_records"],
+        size_stated(stated),
         BandKnobs.from_facts(stated),
     )  # fmt: skip
+
+
+def size_stated(stated: Mapping[str, Any]) -> int:
+    """The number of records that a statement is of: the public one, or that of its noisy counts."""
+    number: int = stated.get("estimated_records", stated["n_records"])
+    return number
 
 
 def n_records_of(product: PlannedProduct[TableMechanism] | PublishedProduct) -> int:
@@ -553,7 +559,7 @@ def read_table(
     columns = tuple(column_from(each["declared"]) for each in fields)
     domain = Domain(columns, zeros, stated["absent"] is not None)
     mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
-    n_records, n_cells = stated["n_records"], domain.n_possible
+    n_records, n_cells = size_stated(stated), domain.n_possible
     uniform = stated["expected_error"].get("uniform_share") or 0.0
     cells, (estimates, errors) = read_figures(path, domain, ("estimate", "standard_error"))
     return EstimatedTable(

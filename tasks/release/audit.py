@@ -199,7 +199,9 @@ def _audited(
             if ratio is not None:
                 told[side][run] = ratio(raw)
             if figure is not None and run < blind_runs:
-                derived = kind_of(product).postprocess(product, raw, plan.privacy.n_records)
+                derived = kind_of(product).postprocess(
+                    product, raw, plan.size_of({product.name: raw})
+                )
                 seen[side][run] = figure(derived)
     blind = None
     if figure is not None:

@@ -53,7 +53,7 @@ class Released:
 
 def derive(plan: Plan, drawn: Mapping[str, Any]) -> Released:
     """What follows from the released products, by the post-processing of their kinds."""
-    n_records = plan.privacy.n_records
+    n_records = plan.size_of(drawn)
     derived = {
         product.name: kind_of(product).postprocess(
             product, with_beside(product, plan, drawn), n_records
@@ -90,7 +90,7 @@ def write_bundle(
     write_metadata(run.building, with_sdmx=publish.sdmx)
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     apart = differences(plan, products.raw, products.derived)
-    readme = _readme(run, release, plan, package, apart)
+    readme = _readme(run, release, plan, package, apart, plan.size_of(products.raw))
     (run.building / "README.md").write_text(readme, encoding="utf-8")
     write_report(run.building, _manifest_facts(run, release, charge), pictures=publish.plots)
 
@@ -189,7 +189,10 @@ def _readme(
     plan: Plan,
     package: Mapping[str, Any],
     apart: Sequence[str] = (),
+    n_records: int | None = None,
 ) -> str:
+    privacy = plan.privacy
+    number = n_records or privacy.n_records
     config, unit = release.config, plan.privacy.unit.removeprefix("column ")
     spoken = [kind_of(product).words(product, plan) for product in plan.products]
     notes: dict[str, str] = {}
@@ -205,7 +208,7 @@ def _readme(
         epsilon=canonical(plan.epsilon),
         delta=canonical(plan.delta),
         adjacency=str(plan.privacy.adjacency),
-        size=how_many(plan.privacy.n_units, plan.privacy.n_records),
+        size=how_many(-(-number // privacy.unit_records), number, privacy.size),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
         openings=[

@@ -14,11 +14,13 @@ intervals that is the sum of the variances.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.errors import QueryError
+from statpress.tasks.release.query import Measured
 
 _SAME = ("statistic", "statistic_of", "where", "of", "confidence")
 """What both answers have to be about."""
@@ -58,7 +60,7 @@ def change_of(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str,
         cell["changed"] = changed
     only = len(before) + len(later["cells"]) - 2 * len(shared)
     notes = [f"{only} cells are in one of the releases only."] if only else []
-    if later["of"] == "a population":
+    if later["of"].endswith("population"):
         notes.append(
             "The samples are taken as independent. Where people are in both, changes are known "
             "better than their intervals say."
@@ -69,6 +71,40 @@ def change_of(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str,
         f"{1 - later['confidence']:.0%} leave out 0 then."
     )
     return {**later, "notes": [*dict.fromkeys((*later["notes"], *notes))], "cells": cells}
+
+
+def check_definitions(earlier: Measured, later: Measured, names: Iterable[str]) -> None:
+    """Raise unless ranges of numbers and dates are declared alike in both releases.
+
+    Categories are told apart by their values, so that one may have come or gone.
+
+    Raises:
+        QueryError: A column is not in both, or has other ranges: the series of it is broken.
+    """
+    for name in names:
+        one, other = earlier.column(name), later.column(name)
+        if one != other and (isinstance(one, Ranges) or isinstance(other, Ranges)):
+            raise QueryError(
+                f"The column '{name}' is declared otherwise in the two releases.",
+                where=str(later.folder),
+                next_step="Compare columns whose ranges are the same in both.",
+            )
+
+
+def shares_of_all(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The shares of several columns as one answer.
+
+    Args:
+        answers: By column, as of the statistic ``share`` without ``by``.
+    """
+    first = next(iter(answers.values()))
+    cells = [
+        {**cell, "values": {"column": name, "value": cell["values"][name]}}
+        for name, each in answers.items()
+        for cell in each["cells"]
+    ]
+    columns = ["column", "value"]
+    return {**first, "columns": columns, "statistic_of": sorted(answers), "cells": cells}
 
 
 def _key(cell: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -26,6 +26,7 @@ from warnings import catch_warnings, simplefilter
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
+from statpress.mechanisms.domain.domain import Adjacency, Size
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -39,6 +40,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, Verdict, disclosures, verdict
 from statpress.mechanisms.planning.planner import TIMES, Offer
+from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.private_zone.workers import usable_processors
 
 if TYPE_CHECKING:
@@ -149,6 +151,8 @@ def taken_name(release: Release) -> Iterator[BundleExistsError]:
 
 def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]:
     """The plan if there is one, and all that would stop a run; opens no data."""
+    if release.frame is None:  # a run finds the size, and so what is to be planned
+        return None, foreseen(release, None)
     try:
         plan = release.plan()
     except StatpressError as error:
@@ -238,6 +242,20 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
                 f"'{name}' would be {each.words}. A run stops before the charge unless the "
                 f"product says 'accept: {each.name}'.{_GRACE.get(each.name, '')}"
             )
+    if release.config.privacy.is_from_source and plan.privacy.size is not Size.FROM_SOURCE:
+        size = how_many(plan.privacy.n_units, plan.privacy.n_records, Size.ROUGH)
+        found.append(
+            f"The plan is for {size}. A run counts them in the source first, plans for their exact"
+            " number and publishes it."
+        )
+    if plan.privacy.adjacency is Adjacency.ADD_REMOVE:
+        size = how_many(plan.privacy.n_units, plan.privacy.n_records, Size.ROUGH)
+        found.append(
+            f"The size is private, and the plan for {size}. Neither the guarantee nor the noise of"
+            " a count depends on that number. Should there be a third fewer, errors of shares are"
+            " half as large again as stated; the number of synthetic records is that of the noisy"
+            " counts."
+        )
     return found + disclosures(plan)
 
 

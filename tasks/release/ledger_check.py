@@ -17,7 +17,7 @@ from typing import Any
 
 from statpress.configs.loading import Release
 from statpress.mechanisms.accounting.composition import Reading, read_odometer
-from statpress.mechanisms.domain.domain import Privacy
+from statpress.mechanisms.domain.domain import Privacy, Size
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from statpress.mechanisms.planning.charges import described_loss, recompute_charge
 from statpress.mechanisms.planning.plan import Plan
@@ -202,12 +202,12 @@ def _least(descriptions: str, epsilon: str, delta: str) -> Loss:
 
 
 def terms_of(privacy: Privacy) -> dict[str, Any]:
-    """What a charge has to have in common with the registration."""
+    """What a charge has to have in common with the registration, as far as a config states it."""
     return {
         "adjacency": str(privacy.adjacency),
         "unit": str(privacy.unit),
         "unit_records": privacy.unit_records,
-        "n_records": privacy.n_records,
+        **({"n_records": privacy.n_records} if privacy.size is Size.DECLARED else {}),
     }
 
 
@@ -221,6 +221,7 @@ def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> di
         "mechanisms": plan.describe(),
         "config_sha256": release.sha256,
         **terms_of(privacy),
+        "n_records": privacy.n_records,
         "insecure_seed": seeded,
         "version": version("statpress"),
         **({} if release.period is None else {"period": release.period_text}),

@@ -29,7 +29,7 @@ from statpress.configs.checks import limits
 from statpress.configs.loading import Release
 from statpress.mechanisms.domain.columns import Categorical, Column, Date
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
@@ -164,12 +164,14 @@ class Neighbours:
         cells: Where the unit lies, in ``one`` and in ``other``.
         others: Where the other units lie, with how many lie there.
         unit_records: Records of every unit.
+        added: Whether ``other`` lacks the unit.
     """
 
     domain: Domain
     cells: tuple[Cell, Cell]
     others: tuple[tuple[Cell, int], ...]
     unit_records: int
+    added: bool = False
 
     @classmethod
     def of(cls, release: Release, product: PlannedProduct[Any]) -> Neighbours:
@@ -199,7 +201,8 @@ class Neighbours:
             (place, end - start)
             for place, start, end in zip(places, shares, shares[1:], strict=False)
         )
-        return cls(domain, pair, others, privacy.unit_records)
+        added = privacy.adjacency is Adjacency.ADD_REMOVE
+        return cls(domain, pair, others, privacy.unit_records, added)
 
     def write(self, folder: Path, side: int, units: Units | None) -> FileSource:
         """Write one of the datasets, and where it lies."""
@@ -207,7 +210,7 @@ class Neighbours:
 
         path, first = folder / f"made_up_{side}.parquet", 0
         with pq.ParquetWriter(path, self._rows((), 0, 0, units).schema) as file:
-            for cell, number in ((self.cells[side], 1), *self.others):
+            for cell, number in ((self.cells[side], int(not (side and self.added))), *self.others):
                 for start in range(0, number, _AT_ONCE):
                     size = min(_AT_ONCE, number - start)
                     file.write_table(self._rows((cell,), first, size, units))

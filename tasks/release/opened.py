@@ -23,6 +23,8 @@ from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.data_package import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.products.answer_words import caveats
+from statpress.tasks.products.published_counts import size_stated
+from statpress.tasks.release.changes import change_of, check_definitions, shares_of_all
 from statpress.tasks.release.formulas import fitted
 from statpress.tasks.release.query import (
     Copied,
@@ -134,6 +136,7 @@ class Release:
         self.where, self.manifest = where, manifest
         self._folder, self._product, self._held = folder, product, held
         self._copied = False
+        self._earlier: Release | None = None
 
     def __repr__(self) -> str:
         return f"<statpress release {self.manifest.get('title', '')!r} at {self.where}>"
@@ -168,9 +171,65 @@ class Release:
         >>> round(release.on_copies.mean("prestige", where=where).value)
         45
         """
+        return self._like(copied=True, earlier=self._earlier)
+
+    def change(self, earlier: Release) -> Release:
+        """The release with every answer less that of an earlier release.
+
+        Cells are told apart by their values. Beside each change stand both estimates, its interval,
+        a ``p_value``, and whether something ``changed``, at the confidence of all cells together.
+
+        >>> release.change(release).mean("prestige").value
+        0.0
+        """
+        return self._like(copied=self._copied, earlier=earlier)
+
+    def _like(self, *, copied: bool, earlier: Release | None) -> Release:
         other = Release(self.where, self._folder, self.manifest, self._product, self._held)
-        other._copied = True
+        other._copied, other._earlier = copied, earlier
         return other
+
+    def _before(self, names: Iterable[str]) -> Release:
+        """The earlier release, asked as this one is, with these columns declared alike."""
+        assert self._earlier is not None
+        earlier = self._earlier._like(copied=self._copied, earlier=None)
+        check_definitions(earlier._measured, self._measured, names)
+        return earlier
+
+    def changes(
+        self, earlier: Release, *columns: str, of: Of = "records", confidence: float = 0.95
+    ) -> Estimates:
+        """What changed: the shares of all values of some columns, by default of all.
+
+        >>> release.changes(release, "happy").frame()["changed"].tolist()
+        [False, False, False]
+
+        Args:
+            earlier: The release to compare with.
+            columns: Those that are in both by default, whose ranges are declared alike.
+            of: Whose shares.
+            confidence: Of each interval, and of what is called changed, for all values together.
+        """
+        compared = self.change(earlier)
+        names = columns or compared._alike()
+        before = compared._before(names)
+        now = self._like(copied=self._copied, earlier=None)
+        then, since = (
+            shares_of_all({n: release.share(n, of=of, confidence=confidence).facts for n in names})
+            for release in (before, now)
+        )
+        return Estimates(change_of(then, since))
+
+    def _alike(self) -> list[str]:
+        """Columns that are in the earlier release too, with the same ranges."""
+        found = []
+        for name in self._measured.domain.names:
+            try:
+                self._before([name])
+            except QueryError:
+                continue
+            found.append(name)
+        return found
 
     def citation(self) -> str:
         """How to cite the release, in one line; ``CITATION.cff`` in the bundle is for programs.
@@ -270,7 +329,7 @@ class Release:
             _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
             for _, own in frame.groupby(frame.columns[-1], sort=True)
         ]
-        share = len(frame) / len(fits) / int(stated["n_records"])
+        share = len(frame) / len(fits) / size_stated(stated)
         cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):
@@ -500,6 +559,12 @@ class Release:
                 missing value are left out.
             confidence: Of each interval.
         """
+        if self._earlier is not None:
+            named = [name for name in self._measured.domain.names if name in formula]
+            before = self._before(named).regress(formula, of=of, confidence=confidence)
+            now = self._like(copied=self._copied, earlier=None)
+            now_facts = now.regress(formula, of=of, confidence=confidence).facts
+            return Estimates(change_of(before.facts, now_facts))
         if self._copied:
             fit = functools.partial(fitted, formula)
             made = self.combine(fit, product=self._product, of=of, confidence=confidence)
@@ -536,7 +601,10 @@ class Release:
 
     def ask(self, question: Question) -> Estimates:
         """Answer a question as the command line puts it."""
-        return Estimates(answer(self._measured, question))
+        if self._earlier is None:
+            return Estimates(answer(self._measured, question))
+        before = self._before({*question.columns, *question.of, *question.conditions})
+        return Estimates(change_of(before.ask(question).facts, answer(self._measured, question)))
 
     def _table_of(self, stem: str) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
         """A file of the bundle's data, and its columns with the values that they list as text."""

@@ -222,7 +222,7 @@ def plan_page(
         plan=plan,
         remaining=remaining,
         fits=None if remaining is None else repeats(plan, remaining),
-        size=how_many(plan.privacy.n_units, plan.privacy.n_records),
+        size=how_many(plan.privacy.n_units, plan.privacy.n_records, plan.privacy.size),
         verdicts=_verdicts(plan),
         budgets=_budgets(plan, offers, remaining),
         curves=Gallery([c for c in (_curve(each, offers) for each in plan.products) if c]),

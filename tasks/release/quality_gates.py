@@ -28,6 +28,7 @@ from statpress.configs.checks import FATES, Fate, compared, limits
 from statpress.configs.loading import Release
 from statpress.configs.release_config import next_limit
 from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import (
     EmptySourceError,
     NoisyGateError,
@@ -184,28 +185,38 @@ def _size(release: Release, profile: SourceProfile) -> tuple[dict[str, int], lis
     """The figures of a source's size, and what is expected of them.
 
     The size is the number of records, or that of units where a column names them: then
-    every record must name one, and a unit may have more records than are used.
+    every record must name one, and a unit may have more records than are used. Nothing is expected
+    of a size that is private.
 
     Raises:
         EmptySourceError: There are no records.
     """
     if profile.n_records == 0:
         raise EmptySourceError("The source has no records.", where=release.config.source.place)
-    figures, declared = {"records": profile.n_records}, release.privacy.n_records
+    figures, privacy = {"records": profile.n_records}, release.privacy
     if profile.n_units is None:
-        return figures, [Between("records", declared, declared)]
+        return figures, _exactly("records", privacy.n_records, release)
     figures |= {"units": profile.n_units, "without a unit": profile.n_unnamed}
-    declared = release.privacy.n_units
-    return figures, [Between("units", declared, declared), Between("without a unit", 0, 0)]
+    return figures, [
+        *_exactly("units", privacy.n_units, release),
+        Between("without a unit", 0, 0),
+    ]
+
+
+def _exactly(figure: str, number: int, release: Release) -> list[Between]:
+    """That a size is the public one; nothing where it is private."""
+    public = release.privacy.adjacency is Adjacency.REPLACE_ONE
+    return [Between(figure, number, number)] if public else []
 
 
 def check_size(inspector: Gatekeeper, release: Release, profile: SourceProfile) -> None:
-    """The part of the input gate that is exact in any case: the declared size, which is public.
+    """The part of the input gate that is exact in any case: the size, where that is public.
 
     Neighbours have the same size, so its answer says nothing of a unit; a source of another size
     is outside the guarantee.
     """
-    if not inspector.meets("size", *_size(release, profile)):
+    figures, expectations = _size(release, profile)
+    if expectations and not inspector.meets("size", figures, expectations):
         raise _private_stop("input", release, inspector)
 
 
@@ -275,7 +286,7 @@ def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable
     }
     n = release.privacy.counting(table.domain).n_records
     expectations = [
-        Between("sum of counts", n, n),
+        *_exactly("sum of counts", n, release),
         Between("smallest count", 1),
         Between("smallest cell", 0),
         Between("cells past the domain", 0, 0),
@@ -287,7 +298,8 @@ def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable
 def check_coded(inspector: Gatekeeper, release: Release, coded: CodedColumns) -> None:
     """Table gate where codes are kept instead: the records add up to n."""
     n = release.privacy.n_records
-    if not inspector.meets("codes", {"records": coded.n_records}, [Between("records", n, n)]):
+    expected = _exactly("records", n, release)
+    if expected and not inspector.meets("codes", {"records": coded.n_records}, expected):
         raise _private_stop("table", release, inspector)
 
 

@@ -87,7 +87,7 @@ class Measured:
         name: Of the product.
         stated: What ``privacy.json`` says of it.
         domain: Its declared columns.
-        n_records: Their public number, absent ones included.
+        n_records: Their public number, absent ones included; None where it is private.
         residuals: Its noisy tables, combined.
         listing: The file that lists its pairs.
     """
@@ -96,7 +96,7 @@ class Measured:
     name: str
     stated: Mapping[str, Any]
     domain: Domain
-    n_records: int
+    n_records: int | None
     residuals: Residuals
     listing: str
 
@@ -104,6 +104,12 @@ class Measured:
         """The figures of its columns."""
         most, sample = self.stated["unit_records"], None
         if question.population:
+            if self.n_records is None:
+                raise QueryError(
+                    "How many units there are is private, and answers for a population need it.",
+                    where=str(self.folder),
+                    next_step="Ask without --population: about the units that were counted.",
+                )
             sample = Sample(
                 n_units=self.n_records // most, unit_records=most, absent=self.domain.absent
             )
@@ -167,7 +173,8 @@ class Copied(Measured):
 
     def analyses(self, question: Question) -> Analyses:
         own = super().analyses(question)
-        scale = 1.0 if self.domain.absent else self.n_records / len(self.copies[0])
+        n_records = self.n_records or self.residuals.present(None)
+        scale = 1.0 if self.domain.absent else n_records / len(self.copies[0])
         fields = {name: getattr(own, name) for name in ("domain", "residuals", "sample")}
         return CopiedAnalyses(
             **fields, confidence=question.confidence, copies=self.copies, scale=scale
@@ -276,6 +283,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         for values, figure in _figures(analyses, question, allowed, every):
             share = {}
             if of_counts and sample is not None and not sample.absent and figure.by != "Rubin":
+                assert measured.n_records is not None
                 ends = {"share": figure.value, "share_lower": figure.lower}
                 ends |= {"share_upper": figure.upper}
                 share = {key: each / measured.n_records for key, each in ends.items()}

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from statpress.configs.formats import Format
 from statpress.mechanisms.domain.columns import Codes
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableError, RefinementError
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.postprocessing.consistency import (
@@ -46,6 +46,7 @@ from statpress.tasks.products.published_counts import (
     PublishedProduct,
     figures_of,
     not_in_it,
+    size_stated,
     understood,
     unlisted_in_words,
 )
@@ -62,6 +63,7 @@ class PublishedBundle:
         products: By name, those whose counts are published.
         without_counts: Names of the others.
         by_marginals: Names of those of them that are microdata by marginals.
+        adjacency: The neighbouring relation.
     """
 
     folder: Path
@@ -70,6 +72,7 @@ class PublishedBundle:
     products: Mapping[str, PublishedProduct]
     without_counts: tuple[str, ...]
     by_marginals: tuple[str, ...]
+    adjacency: Adjacency
 
 
 def open_bundle(folder: Path) -> PublishedBundle:
@@ -83,7 +86,7 @@ def open_bundle(folder: Path) -> PublishedBundle:
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
-        n_records = stated["n_records"]
+        n_records = size_stated(stated)
         if type(n_records) is not int or n_records < 1:
             raise ValueError("its number of records is not a positive integer")
         products, without = {}, []
@@ -102,8 +105,9 @@ def open_bundle(folder: Path) -> PublishedBundle:
                 products[name] = product
         wide = [n for n in without if stated["products"][n].get("mechanism") == Marginals.name]
     return PublishedBundle(
-        folder, manifest, n_records, products, tuple(without), by_marginals=tuple(wide)
-    )
+        folder, manifest, n_records, products, tuple(without), by_marginals=tuple(wide),
+        adjacency=Adjacency(stated["adjacency"]),
+    )  # fmt: skip
 
 
 def _kind_by_files(name: str, resources: Mapping[str, Any]) -> str:
@@ -308,7 +312,7 @@ def refine(
     announce("refine tables")
     try:
         if options.consistent:
-            tables, gaps = _consistent(products, bundle.n_records)
+            tables, gaps = _consistent(products, bundle.n_records, bundle.adjacency)
             facts["largest_disagreement_in_records"] = gaps
         else:
             tables = [_alone(product, bundle.n_records) for product in products]
@@ -379,10 +383,15 @@ def _alone(product: PublishedProduct, n_records: int) -> RefinedTable:
 
 
 def _consistent(
-    products: Sequence[PublishedProduct], n_records: int
+    products: Sequence[PublishedProduct], n_records: int, adjacency: Adjacency
 ) -> tuple[list[RefinedTable], dict[str, float]]:
     """Tables of all cells that agree, and by how much they disagree before and after."""
     released = []
+    if adjacency is not Adjacency.REPLACE_ONE:
+        raise RefinementError(
+            "The tables agree by their total, which is private here and known with noise only.",
+            next_step="Leave out --consistent.",
+        )
     for product in products:
         mechanism, unlisted = product.mechanism, unlisted_in_words(product.domain)
         if unlisted:

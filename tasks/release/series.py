@@ -27,8 +27,8 @@ from statpress.configs.loading import Release, load_order
 from statpress.configs.order import Order
 from statpress.configs.series import stated_series
 from statpress.configs.yaml_text import parse
-from statpress.mechanisms.domain.periods import SeriesPeriod, due_periods
 from statpress.mechanisms.errors import PeriodError, SourceNotFoundError
+from statpress.mechanisms.periods import SeriesPeriod, due_periods
 from statpress.tasks.bundle.manifest import CONFIG, MANIFEST_NAME
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.entries import Loss, canonical_json

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -16,7 +17,8 @@ from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.panel_design import Panel
-from statpress.mechanisms.domain.domain import Unit
+from statpress.mechanisms.domain.domain import Adjacency, Size, Unit
+from statpress.mechanisms.mechanism import PROOF
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
 from statpress.tasks.ledger.accounts import Account, limit_of
@@ -125,11 +127,16 @@ def charged_statement(
     A rehearsal has no charge.
     """
     stated = statement(release, plan, publishable=publishable, rehearsal=charge is None)
+    total = plan.estimated_total(drawn)
+    estimated = {} if total is None else {"estimated_records": total.records}
     products = {
         product.request.name: stated["products"][product.request.name]
         | kind_of(product).stated(product, drawn[product.request.name])
+        | estimated
         for product in plan.products
     }
+    if total is not None:
+        stated |= {**estimated, "estimated_records_sd": math.sqrt(total.variance)}
     charged = {} if charge is None else {
         "$schema": SCHEMA,
         "format": FORMAT,
@@ -138,6 +145,16 @@ def charged_statement(
         "source": release.config.source.kind,
     }  # fmt: skip
     return charged | stated | {"products": products}
+
+
+_PROVEN = {
+    Adjacency.REPLACE_ONE: (),
+    Adjacency.ADD_REMOVE: (PROOF.at("Theorems 3.5 and 5.8, section 11"),),
+}
+_DECIDED = {
+    Adjacency.REPLACE_ONE: "between two candidates for what it is",
+    Adjacency.ADD_REMOVE: "whether it is there",
+}
 
 
 def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
@@ -150,6 +167,7 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "n_units": privacy.n_units,
         "unit_records": privacy.unit_records,
         "n_records": privacy.n_records,
+        **({} if privacy.size is Size.DECLARED else {"size": privacy.size}),
         "epsilon": f"{plan.epsilon:f}",
         "delta": str(plan.delta),
         "rho": f"{plan.amounts['rho']:f}",
@@ -159,14 +177,17 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "epsilon_upper": plan.epsilon_bounds.upper,
         "curve": _curve(plan.loss, float(plan.epsilon)),
         "attack_advantage": plan.attack_advantage,
-        "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
-        f"two candidates for what it is, gains at most {at_most(plan.attack_advantage)} over "
+        "meaning": f"Someone who knows everything but {privacy.words}, and must decide "
+        f"{_DECIDED[privacy.adjacency]}, gains at most {at_most(plan.attack_advantage)} over "
         "guessing (true positive rate minus false positive rate).",
         "trade_off": _trade_off(plan.loss, float(plan.epsilon)),
         "warnings": disclosures(plan),
         "explanations": EXPLANATIONS,
         "citations": {
-            product.mechanism.name: [each.describe() for each in product.mechanism.citations]
+            product.mechanism.name: [
+                each.describe()
+                for each in (*product.mechanism.citations, *_PROVEN[privacy.adjacency])
+            ]
             for product in plan.charged
         },
         **_checks(plan),

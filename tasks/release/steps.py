@@ -41,9 +41,9 @@ from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.rules import check_open, check_source
+from statpress.tasks.ledger.rules import check_open, check_source, check_terms
 from statpress.tasks.ledger.sources import of_path
-from statpress.tasks.private_zone.folders import at_work
+from statpress.tasks.private_zone.folders import at_work, claims
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
 from statpress.tasks.products.product_kind import private_input
@@ -53,7 +53,7 @@ from statpress.tasks.release.build import Released
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
-from statpress.tasks.release.ledger_check import charge_fields, check_covered
+from statpress.tasks.release.ledger_check import charge_fields, check_covered, terms_of
 from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.run_places import (
     Outcome,
@@ -68,7 +68,7 @@ from statpress.tasks.release.run_places import (
 )
 from statpress.tasks.release.series import point_latest
 from statpress.tasks.release.statement import lifetime
-from statpress.tasks.source.aggregates import first_of, source_of
+from statpress.tasks.source.aggregates import first_of, size_of, source_of, units_of
 from statpress.tasks.source.engine import reader_named
 from statpress.tasks.source.scanning import Scan, counted_of, kept_profile, scan_of
 
@@ -166,12 +166,38 @@ def read_config(order: Order | PlannedOrder) -> Release:
     return order.release if isinstance(order, PlannedOrder) else load_order(order)
 
 
+@step("count size")
+def take_size(context: RunContext, release: Release) -> Release:
+    """The release with the size that its source has.
+
+    The unit is that of the account, so that a config cannot ask for another number. With exact
+    gates this is the run's look. A run that is charged already keeps the size of its charge.
+    """
+    dataset = release.config.dataset
+    with _ledger(context) as ledger:
+        state = ledger.state()
+    charged = state.charges.get(context.run_id)
+    if charged is not None:
+        body = charged.entry.body
+        return release.sized(body["n_records"] // body["unit_records"])
+    check_terms(state.account_of(dataset), terms_of(release.sized(1).privacy))
+    check_source(state, dataset, source_name(release))
+    with noting_refusals(context, release), claims() as claim:
+        _begin_to_look(context, release)
+        work = claim(context.home.folder("work") / context.run_id)
+        units = units_of(release)
+        return release.sized(size_of(source_of(release), release.domain, scratch=work, units=units))
+
+
 @step("plan")
 def fix_plan(
     context: RunContext, order: Order | PlannedOrder, release: Release, *, seeded: bool = False
 ) -> Plan:
     """Fix every mechanism's parameters without data, unless that is done, and read its priors."""
-    plan = order.plan if isinstance(order, PlannedOrder) else release.plan()
+    if isinstance(order, PlannedOrder) and order.release is release:
+        plan = order.plan
+    else:
+        plan = release.plan()
     check_memory(release, plan)
     return with_priors(release, plan_for_account(context.home, release, plan), seeded=seeded)
 
@@ -248,22 +274,34 @@ def form_of(release: Release) -> str:
 
 
 @step("record look")
-def record_look(context: RunContext, release: Release, plan: Plan) -> None:
+def record_look(context: RunContext, release: Release) -> None:
     """Write into the ledger that the run is about to open the source, which no later act undoes.
 
     That a named file is not there, late perhaps, is no look.
     """
+    if not context.looked:
+        _begin_to_look(context, release, charged=True)
+
+
+def _begin_to_look(context: RunContext, release: Release, *, charged: bool = False) -> None:
+    """Write the look, and refuse files that are not the account's.
+
+    The look of noisy gates is written once they are charged.
+    """
     source, dataset = source_of(release), release.config.dataset
     reader_named(source.engine).check_place(source)
+    noisy = release.config.gate is not None
     with _ledger(context) as ledger:
-        ledger.look(
-            run=context.run_id,
-            dataset=dataset,
-            config_sha256=release.sha256,
-            gates="noisy" if plan.gate else "exact",
-            source=source_name(release),
-            form=form_of(release) if plan.gate else "",
-        )
+        if charged or not noisy:
+            ledger.look(
+                run=context.run_id,
+                dataset=dataset,
+                config_sha256=release.sha256,
+                gates="noisy" if noisy else "exact",
+                source=source_name(release),
+                form=form_of(release) if noisy else "",
+            )
+            context.looked = True
         files = release.config.source.files
         if files is None or not glob.has_magic(files):
             return  # it was checked with the budget

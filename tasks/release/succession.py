@@ -173,13 +173,19 @@ _BESIDE = frozenset(
         *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
         "epsilon_upper", "attack_advantage", "curve", "trade_off", "chosen", "structural_zeros",
         "absent", "raw_sha256", "kind", "verdict", "absent_records", "grid", "tables",
-        "score_scale", "known", "rho_rule", "prior", "prior_pairs",
+        "score_scale", "known", "rho_rule", "estimated_records", "prior", "prior_pairs",
     }
 )  # fmt: skip
 """What a bundle states of a product beside its mechanism's parameters and its columns."""
 _DIGITS = 1000
 Change = dict[str, Any]
 """``was`` and ``now``, with their ``change`` where they are amounts and ``ratio`` of errors."""
+
+
+def stated_units(folder: Path) -> int:
+    """The number of units that a bundle was made from; of records, where each is a unit."""
+    stated = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
+    return int(stated["n_units"])
 
 
 def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from statpress.mechanisms.accounting.trade_off import limit_advantage
+from statpress.mechanisms.domain.domain import Adjacency, Size
 from statpress.tasks.pages.numbers import amount, how_many, per_hundred, short
 from statpress.tasks.pages.rendering import code_span, markdown
 
@@ -78,6 +79,11 @@ class Protection:
         return unit.removeprefix("column ") if unit.startswith("column ") else ""
 
     @property
+    def added(self) -> bool:
+        """Whether a unit is there in one of two neighbours only, so that the size is private."""
+        return bool(self.stated["adjacency"] == Adjacency.ADD_REMOVE)
+
+    @property
     def subject(self) -> str:
         """What a person loses at most, without marks, as the object of a sentence."""
         return f"the records of one {self.column}" if self.column else "one record"
@@ -99,8 +105,17 @@ class Protection:
 
     @property
     def size(self) -> str:
-        """The public size of the source."""
-        return how_many(self.stated["n_units"], self.stated["n_records"])
+        """The size of the source: the public one, or what the noisy counts say."""
+        if "estimated_records" not in self.stated:
+            return self.planned_size
+        number, each = self.stated["estimated_records"], self.stated["unit_records"]
+        return how_many(-(-number // each), number, Size.ROUGH)
+
+    @property
+    def planned_size(self) -> str:
+        """The size that the release was planned for."""
+        stated = self.stated
+        return how_many(stated["n_units"], stated["n_records"], stated.get("size", Size.DECLARED))
 
     @property
     def right(self) -> str:

@@ -417,6 +417,26 @@ def profile(
         return opened.read(lambda: run(*typed(opened, units)))
 
 
+def size_of(source: Source, domain: Domain, *, scratch: Path, units: Units | None = None) -> int:
+    """The number of records, or of distinct units that are named, whatever else they hold.
+
+    Takes the arguments of ``count``. It is as public as the config declares it to be.
+
+    Raises:
+        SourceError: Not found, unreadable or empty; a column missing.
+    """
+
+    def run(table: ir.Table, unit: str | None) -> int:
+        number = table.count() if unit is None else table[unit].nunique()
+        return int(engine_of(table).fetched(table.aggregate(size=number))["size"][0].as_py())
+
+    with open_source(source, scratch=scratch, wanted=domain.names) as opened:
+        size = opened.read(lambda: run(*typed(opened, units)))
+    if not size:
+        raise EmptySourceError("The source has no records.", where=source.where)
+    return size
+
+
 def typed(opened: OpenSource, units: Units | None) -> tuple[ir.Table, str | None]:
     """The source's table, and the name in it of the column of the units."""
     return with_units(opened.table, units) if units is not None else (opened.table, None)

@@ -83,7 +83,7 @@ def compare(
 
     auto = made(None)
     if best:
-        work = allocation._Workload.of(sizes, auto.groups)
+        work = allocation._Workload.of(sizes, auto.groups, 2)
 
         def expected(split: Split) -> float:
             split_shares = allocation.Shares(*split, auto.shares.triples)

@@ -11,7 +11,6 @@ import pytest
 
 from tests.benchmarks import page
 from tests.benchmarks.peers import asked, compare, environments
-from tests.benchmarks.peers.add_remove import AddRemoveGaussian, AddRemoveLaplace, AddRemoveTarget
 from tests.benchmarks.record import charts, counting, history, summary
 from tests.benchmarks.record.figure import Figure
 
@@ -118,25 +117,6 @@ def test_every_method_has_a_runner_and_pinned_requirements() -> None:
 def test_the_line_is_found_and_how_far_off_it_is() -> None:
     assert counting.fitted([1e7, 1e8, 1e9], [1.1, 2.0, 11.0]) == pytest.approx((1.0, 1e-8, 0.0))
     assert counting.fitted([1e7, 1e8, 1e9], [1.0, 2.0, 30.0])[2] > 0.2
-
-
-def test_noise_for_add_and_remove_meets_the_budget_and_no_more() -> None:
-    """One cell moves by one: Laplace noise of 1/epsilon, and sqrt(2) less Gaussian noise."""
-    from statpress.mechanisms.mechanism import Target
-    from statpress.mechanisms.tables.perturbed import GaussianTable, PerturbedKnobs
-
-    frame = {"n_records": 1000, "n_cells": 20}
-    pure = Target(epsilon=0.5, delta=0.0, **frame)
-    assert float(AddRemoveLaplace.calibrate(PerturbedKnobs(), pure).scale) == pytest.approx(2, 1e-3)
-    budget = {"epsilon": 0.5, "delta": 1e-6, **frame}
-    one, two = (
-        kind.calibrate(PerturbedKnobs(), Target(**budget)).sd
-        for kind in (AddRemoveGaussian, GaussianTable)
-    )
-    assert two / one == pytest.approx(2**0.5, 3e-3)
-    assert float(AddRemoveTarget(**budget).largest_mu() / Target(**budget).largest_mu()) == (
-        pytest.approx(2**0.5)
-    )
 
 
 def test_what_a_peer_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@
 
 Mean total variation of all pairs and all triples of columns, and of the worst pair, between the
 shares of the true and the published records; with discrete noise from known seeds (with
-``--system-noise`` from the production sampler), replace-one, delta = 1e-6. ``happiness:8`` are its
-first 8 columns, ``latent:N:D`` N records of D columns from a model (40 if D is left out), and
-``codes:N`` N records of three columns of 1 000 codes and eight small ones, both without triples.
+``--system-noise`` from the production sampler), delta = 1e-6, replace-one unless ``--adjacency``
+says otherwise. ``happiness:8`` are its first 8 columns, ``latent:N:D`` N records of D columns from
+a model (40 if D is left out), and ``codes:N`` N records of three columns of 1 000 codes and eight
+small ones, both without triples.
 With them stand what columns that are independent but have exactly the true one-way shares would
 have, and the shares of pairs that are farther from the truth than that, and than records of such
 columns. CPU seconds are of noise and of post-processing, the numba kernel being compiled already;
@@ -92,14 +93,21 @@ def products(single: Shares, groups: Shares) -> Shares:
     return found
 
 
-def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False) -> Figures:
+def measure(
+    name: str,
+    epsilon: float,
+    seeds: int,
+    *,
+    system_noise: bool = False,
+    adjacency: str = "replace_one",
+) -> Figures:
     """Release and compare, some times over."""
     sys.path.insert(0, SUPPORT)
     from coded import CodesInMemory
     from wide_tables import ManyColumns, coded, columns_of, latent, many_codes
 
     from statpress.mechanisms.domain.columns import Ordinal
-    from statpress.mechanisms.domain.domain import Domain
+    from statpress.mechanisms.domain.domain import Adjacency, Domain
     from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
     from statpress.mechanisms.marginals.swaps import compiled_column
     from statpress.mechanisms.mechanism import Target
@@ -124,7 +132,14 @@ def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False
     }
     shuffled = np.random.default_rng(0).permuted(by_column, axis=1)
     apart = variation(true[2], shares(sizes, shuffled, 2))
-    target = Target(epsilon=epsilon, delta=DELTA, n_records=n, n_cells=2, domain=domain)
+    target = Target(
+        epsilon=epsilon,
+        delta=DELTA,
+        n_records=n,
+        n_cells=2,
+        domain=domain,
+        adjacency=Adjacency(adjacency),
+    )
     made = Marginals.calibrate(MarginalsKnobs(), target)
     private = CodesInMemory(domain, n, tuple(by_column))
     rows = []
@@ -164,15 +179,12 @@ def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False
     )
 
 
-def in_its_own_process(
-    name: str, epsilon: float, seeds: int, *, system_noise: bool = False
-) -> Figures:
+def in_its_own_process(name: str, epsilon: float, seeds: int, **options: Any) -> Figures:
     """The same, so that the peak of memory is its own."""
     code = (
         "import json; from dataclasses import asdict; "
         "from tests.benchmarks.wide_microdata import measure; "
-        f"print(json.dumps(asdict(measure({name!r}, {epsilon!r}, {seeds!r}, "
-        f"system_noise={system_noise!r}))))"
+        f"print(json.dumps(asdict(measure({name!r}, {epsilon!r}, {seeds!r}, **{options!r}))))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return Figures(**json.loads(found.stdout))
@@ -201,6 +213,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tables", nargs="*", default=TABLES)
     parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS)
+    parser.add_argument("--adjacency", default="replace_one", help="or add_remove")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--system-noise", action="store_true", help="the production sampler")
     parser.add_argument("--output", type=Path)
@@ -208,8 +222,9 @@ def main() -> None:
     found = []
     print(HEADER)
     for name, epsilon in itertools.product(given.tables, given.epsilons):
-        seeds = 1 if given.quick or name.startswith(("latent", "codes")) else SEEDS
-        found.append(in_its_own_process(name, epsilon, seeds, system_noise=given.system_noise))
+        seeds = 1 if given.quick or name.startswith(("latent", "codes")) else given.seeds
+        options = {"system_noise": given.system_noise, "adjacency": given.adjacency}
+        found.append(in_its_own_process(name, epsilon, seeds, **options))
         print(line(found[-1]), flush=True)
     if given.output:
         given.output.mkdir(parents=True, exist_ok=True)

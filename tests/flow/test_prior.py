@@ -107,7 +107,9 @@ def test_what_is_read_back_is_what_was_used(office: Any, formats: str) -> None:
     if path.suffix == ".parquet":
         values = pq.read_table(path)["region"].to_pylist()
     else:
-        values = [line.split(",")[0].strip('"') or None for line in path.read_text().splitlines()[1:]]
+        values = [
+            line.split(",")[0].strip('"') or None for line in path.read_text().splitlines()[1:]
+        ]
     region = load(office.config).domain["region"]
     for code, share in enumerate(one_way[: region.n_values]):
         label = region.decode([code])[0]

@@ -86,7 +86,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_the_commands_of_the_page_say_what_the_library_does(
     command: str, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [str(bundle) if word == "BUNDLE" else word for word in shlex.split(command)]
+    words = [
+        str(bundle) if word in ("BUNDLE", "EARLIER", "LATER") else word
+        for word in shlex.split(command)
+    ]
     words = [word for word in words if word not in ("--json", "--csv")]
     facts = json.loads(run(capsys, *words, "--json"))
     rows = list(csv.DictReader(io.StringIO(run(capsys, *words, "--csv"))))
@@ -95,7 +98,7 @@ def test_the_commands_of_the_page_say_what_the_library_does(
         assert float(row["estimate"]) == cell["estimate"]
         assert {name: row[name] for name in cell["values"]} == cell["values"]
     shown = run(capsys, *words)
-    assert "estimate" in shown
+    assert ("change" if "EARLIER" in command else "estimate") in shown
     assert "One interval covers with probability 0.95" in shown
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statpress.mechanisms.domain.periods import Frequency, SeriesPeriod, due_periods
+from statpress.mechanisms.periods import Frequency, SeriesPeriod, due_periods
 
 DAY = datetime.timedelta(days=1)
 DAYS = st.dates(datetime.date(1001, 1, 1), datetime.date(2998, 12, 31))

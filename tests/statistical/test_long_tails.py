@@ -54,7 +54,7 @@ def within(source, epsilon: float, repetitions: int) -> int:
     draws, hits = SeededRandomness(np.random.PCG64(4)), 0
     for _ in range(repetitions):
         mean = moments.release(values, counts, draws)
-        value, sd = moments.noisy_sum(mean.total, N)
+        value, sd = mean.noisy_sum
         beside = (NoisySum(0, weights, value, sd**2),)
         release = replace(records.release(coded, draws), beside=beside)
         low, high = mean.interval(0.95)

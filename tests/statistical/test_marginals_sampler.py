@@ -9,6 +9,7 @@ import pytest
 from coded import dependent_codes, domain_of, in_memory
 from scipy import stats
 
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.marginals.measurement import GdpFilter, measure_tables, score_pairs
 from statpress.mechanisms.marginals.residuals import GRID
 from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
@@ -31,6 +32,7 @@ def tables(sampler: str, unit_records: int) -> np.ndarray:
         [(0, 1)],
         [amount],
         unit_records=unit_records,
+        adjacency=Adjacency.REPLACE_ONE,
         budget=GdpFilter(amount),
         rng=SAMPLERS[sampler],
     )
@@ -54,6 +56,7 @@ def scores(sampler: str, unit_records: int) -> np.ndarray:
             references,
             amount,
             unit_records=unit_records,
+            adjacency=Adjacency.REPLACE_ONE,
             budget=GdpFilter(amount),
             rng=SAMPLERS[sampler],
         )

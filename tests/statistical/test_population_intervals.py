@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from coded import domain_of
 
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.measurement import scale_of, table_sensitivity_squared
 from statpress.mechanisms.marginals.population import Sample
@@ -69,7 +70,7 @@ def covered(
             domain=domain_of((2,), absent=c > 1),
         )  # fmt: skip
         mu = Marginals.calibrate(MarginalsKnobs(), target).mu
-        scale = scale_of(table_sensitivity_squared(c), mu**2)
+        scale = scale_of(table_sensitivity_squared(c, Adjacency.REPLACE_ONE), mu**2)
         # Of one cell in all: half the difference of two noisy cells where n is known.
         noise = rng.normal(0, float(scale), (2, runs)).round().astype(np.int64)
         tables = np.stack([counts, c * units - counts]) * GRID + noise

@@ -183,6 +183,8 @@ def noise_of(mechanism: Any) -> Noise:
 def _(mechanism: MeanEstimate) -> Noise:
     moments = mechanism.moments
     sds = {"sum": float(moments.scale), "sum_of_squares": float(moments.square_scale)}
+    if moments.count_scale is not None:
+        sds["records"] = float(moments.count_scale)
     return Noise(sds, _FINE.format("two sums, see test_joint_moments.py"))
 
 

@@ -421,13 +421,24 @@ def _by_api(server: dict[str, str], given: dict[str, Any]) -> None:
 
 
 def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
-    """Great Expectations refuses a private count, then breaks over private values."""
+    """A private count is refused, then passes where it is no matter, then the process breaks."""
     agency = sweep.agency("a gate fails")
     columns = {"region": ["north"] * COUNT, "age": np.zeros(COUNT, np.int64)}
     columns |= {"pay": np.zeros(COUNT), "born": np.zeros(COUNT, "datetime64[D]")}
     agency.write_source(pa.table(columns))
     agency.inspector = inspector
     sweep.keep("a gate fails", agency, lambda: agency.run(orchestrated=True))
+
+    hidden = sweep.agency("a private size")
+    hidden.write_source(pa.table(columns))
+    hidden.inspector = inspector
+    hidden.replace("adjacency: replace_one", "adjacency: add_remove")
+    hidden.replace("n_records: 400", "n_records: {about: 2000000}")
+    hidden.replace("kind: microdata, mechanism: bootstrap", "kind: table, mechanism: gaussian")
+    hidden.replace("epsilon: 1.0", "epsilon: 1.0e-4")  # so that noise never happens to be 0
+    hidden.replace("dataset: testdata", "dataset: hidden")
+    hidden.register(dataset="hidden", adjacency="add_remove", n_records=None)
+    sweep.keep("a private size", hidden, lambda: hidden.run(orchestrated=True))
 
     agency = sweep.agency("quality process breaks")
     agency.inspector = inspector
@@ -508,6 +519,7 @@ EXPECTED: dict[str, type[BaseException] | None] = {
     "invalid parameter": ConfigError,
     "invalid parameter by the API": urllib.error.HTTPError,
     "a gate fails": QualityGateError,
+    "a private size": None,
     "quality process breaks": InternalError,
 }
 

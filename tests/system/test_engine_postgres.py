@@ -35,7 +35,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.source import files
 from statpress.tasks.source import postgres as postgres_copy
-from statpress.tasks.source.aggregates import Units, count, profile
+from statpress.tasks.source.aggregates import Units, count, profile, size_of
 from statpress.tasks.source.engine import Credentials, Snapshot, reader_named
 from statpress.tasks.source.postgres import PostgresSource
 from statpress.tasks.source.scanning import scan, scan_wide, spill
@@ -106,6 +106,8 @@ def test_all_that_is_counted_is_the_same(
             scanned = scan(each, domain, joint, scratch=place)
             coded = scan_wide(each, domain, wide, n_records=1, folder=place)
             assert coded.coded is not None
+            if len(table):
+                assert size_of(each, domain, scratch=place) == len(table)
             found.append(
                 (
                     scanned.profile,
@@ -150,6 +152,9 @@ def test_units_keep_the_same_records(
                 for one in (padded, domain, replace(domain, parts=parts_of(c)), *totals)
             ]
             coded = spill(each, padded, n_records=1, folder=place, units=units, key=key)
+            named = profile(each, padded, scratch=place, units=units).n_units
+            if named:
+                assert size_of(each, domain, scratch=place, units=units) == named
             found.append(
                 (
                     [(t.cells.tolist(), t.counts.tolist()) for t in joint],

@@ -35,7 +35,7 @@ from spark_sources import (
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, parts_of
 from statpress.mechanisms.errors import SourceUnavailableError
 from statpress.tasks.source import files, postgres
-from statpress.tasks.source.aggregates import Units, count, profile
+from statpress.tasks.source.aggregates import Units, count, profile, size_of
 from statpress.tasks.source.engine import Credentials, Snapshot
 from statpress.tasks.source.scanning import scan, scan_wide, spill
 from statpress.tasks.source.spark import SparkSource
@@ -91,6 +91,10 @@ def test_all_that_is_counted_is_the_same(
             coded = scan_wide(each, domain, domain, n_records=1, folder=place)
             assert coded.coded is not None
             wide = codes_of(coded.coded)
+            named = profile(each, padded, scratch=place, units=units).n_units
+            if len(table) and named:
+                assert size_of(each, domain, scratch=place) == len(table)
+                assert size_of(each, domain, scratch=place, units=units) == named
             (place / "units").mkdir()
             kept = [
                 count(each, one, scratch=place, units=units, key=key)

@@ -182,10 +182,10 @@ def deploy(server: dict[str, str], agency: Any, office: Any) -> None:
     }
 
 
-def pool_of(agency: Any) -> dict[str, Any]:
+def pool_of(agency: Any, pool: str = POOL) -> dict[str, Any]:
     """The pool, with the home of an agency."""
     return {
-        "name": POOL,
+        "name": pool,
         "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
     }
 
@@ -214,9 +214,9 @@ def succeeded(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @contextmanager
-def worker(server: dict[str, str]) -> Iterator[None]:
+def worker(server: dict[str, str], pool: str = POOL) -> Iterator[None]:
     """A worker that looks for runs every second."""
-    arguments = ["worker", "start", "--pool", POOL, "--install-policy", "never"]
+    arguments = ["worker", "start", "--pool", pool, "--install-policy", "never"]
     with subprocess.Popen(
         [str(BIN / "prefect"), *arguments, "--no-create-pool-if-not-found"],
         env=server | {"PREFECT_WORKER_QUERY_SECONDS": "1"},

@@ -17,15 +17,15 @@ import pytest
 from command_forks import forked_with_prefect
 from prefect_server import ask
 from ruamel.yaml import YAML
-from test_schedule import DEPLOY, ENDS, POOL, ended, pool_of, succeeded, wait, worker
+from test_schedule import DEPLOY, ENDS, ended, pool_of, succeeded, wait, worker
 from victims import warm
 
-from statpress.mechanisms.domain.periods import SeriesPeriod, due_periods
+from statpress.mechanisms.periods import SeriesPeriod, due_periods
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
-NAME = "release-series"
+NAME, POOL = "release-series", "series"
 TODAY = datetime.datetime.now(datetime.UTC).date()
 FIRST = SeriesPeriod.of(TODAY.replace(year=TODAY.year - 1, day=1), "month")
 MONTHS = [str(period) for period in due_periods(FIRST, 0, TODAY)]
@@ -65,7 +65,7 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
     warm()
     schedule(server, office)
     deployed = ask(server, f"/deployments/name/statpress-release/{NAME}")
-    with worker(server):
+    with worker(server, POOL):
         waiting = ended(server, deployed, "COMPLETED")
         assert waiting["state"]["name"] == "WaitingForSource", waiting["state"]
         assert f"{LATE} waits for its source" in waiting["state"]["message"]
@@ -154,7 +154,7 @@ def schedule(server: dict[str, str], office: Any) -> None:
             "name": NAME,
             "parameters": {"config": str(office.config)},
             "schedules": [near],
-            "work_pool": pool_of(office),
+            "work_pool": pool_of(office, POOL),
         }
     ]
     file = office.folder / "prefect.yaml"

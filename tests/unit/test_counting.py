@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.source import engine, files
-from statpress.tasks.source.aggregates import SourceProfile, Units, count, profile
+from statpress.tasks.source.aggregates import SourceProfile, Units, count, profile, size_of
 from statpress.tasks.source.files import FileSource, open_source
 
 CANARY = "Zyx-canary-7719"
@@ -53,6 +54,16 @@ def parquet(path: Path, **columns: list[object]) -> FileSource:
 def text(path: Path, content: str | bytes) -> FileSource:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return FileSource(str(path), "csv")
+
+
+def test_the_size_is_that_of_all_records_whatever_they_hold(tmp_path: Path, scratch: Path) -> None:
+    lines = ["state,age,who", "CA,1,a", ",,b", "XX,old,a", '"N\nY",99,', "NY,3,c"]
+    source = text(tmp_path / "a.csv", "\n".join(lines) + "\n")
+    assert size_of(source, DOMAIN, scratch=scratch) == 5
+    named = replace(source, csv=replace(source.csv, unit="who"), unit="who")
+    assert size_of(named, DOMAIN, scratch=scratch, units=Units("who", 2)) == 3
+    with pytest.raises(EmptySourceError):
+        size_of(text(tmp_path / "b.csv", lines[0] + "\n"), DOMAIN, scratch=scratch)
 
 
 def counts(source: FileSource, domain: Domain, scratch: Path) -> dict[int, int]:

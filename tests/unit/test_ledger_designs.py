@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from census_ledger import KEY, TERMS, apply, charge, register, void
 
-from statpress.mechanisms.accounting.panel_design import LIFETIME, Design, period_at
+from statpress.mechanisms.accounting.panel_design import LIFETIME, Design
 from statpress.mechanisms.errors import (
     ApprovalError,
     InsufficientBudgetError,
@@ -23,6 +23,7 @@ from statpress.mechanisms.errors import (
     PolicyMismatchError,
     StatpressError,
 )
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry, replay
 from statpress.tasks.ledger.entries import MEASURES, Entry, Loss, entry_hash, public_text
@@ -30,7 +31,9 @@ from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
 
-MONTHS = [period_at("month", 24_311 + number) for number in range(6)]  # 2025-12 to 2026-05
+MONTHS = [
+    str(SeriesPeriod.at(24_311 + number, "month")) for number in range(6)
+]  # 2025-12 to 2026-05
 DESIGNS = ["once", "any 2", "any 3", "2 consecutive", "3 consecutive", "2 within 3", "lifetime"]
 NOW = "2026-01-01T00:00:00+00:00"
 LIMITS = {

@@ -13,6 +13,7 @@ from coded import WithoutNoise, domain_of, in_memory
 from scipy import signal, stats
 
 from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
 from statpress.mechanisms.marginals import measurement
 from statpress.mechanisms.marginals.measurement import (
@@ -29,14 +30,18 @@ SIZES = (2, 3)
 CELLS = list(itertools.product(range(2), range(3)))
 GROUPS = ((0,), (1,), (0, 1))
 UNITS = (1, 2, 3)
+REPLACED, ADDED = Adjacency
+RELATIONS = pytest.mark.parametrize("adjacency", [REPLACED, ADDED])
 
 
-def neighbours(unit_records: int, absent: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def neighbours(
+    unit_records: int, absent: bool, adjacency: Adjacency
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """All pairs of data sets that differ in one unit; what others hold cannot matter."""
     cells = [*CELLS, None] if absent else CELLS
     others = [(0, 0), (1, 2)]
     units = list(itertools.combinations_with_replacement(cells, unit_records))
-    for one, two in itertools.product(units, repeat=2):
+    for one, two in itertools.product(units, units if adjacency is REPLACED else [()]):
         yield tuple(
             np.array([*others, *(c for c in unit if c is not None)], np.uint8)
             for unit in (one, two)
@@ -47,30 +52,38 @@ def tables_of(codes: np.ndarray) -> list[np.ndarray]:
     return in_memory(domain_of(SIZES), codes).tables(GROUPS)
 
 
+@RELATIONS
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("unit_records", UNITS)
-def test_sensitivity_of_a_table_is_what_is_charged(unit_records: int, absent: bool) -> None:
+def test_sensitivity_of_a_table_is_what_is_charged(
+    unit_records: int, absent: bool, adjacency: Adjacency
+) -> None:
     worst = [0, 0, 0]
-    for one, two in neighbours(unit_records, absent):
+    for one, two in neighbours(unit_records, absent, adjacency):
         moves = zip(tables_of(one), tables_of(two), strict=True)
         worst = [max(w, int(((a - b) ** 2).sum())) for w, (a, b) in zip(worst, moves, strict=True)]
-    assert max(worst) == table_sensitivity_squared(unit_records)
-    assert max(worst) > 2 * (unit_records - 0.5) ** 2  # twin: off by half a record
+    assert max(worst) == table_sensitivity_squared(unit_records, adjacency)
+    least = (2 if adjacency is REPLACED else 1) * (unit_records - 0.5) ** 2
+    assert max(worst) > least  # twin: off by half a record
 
 
+@RELATIONS
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("unit_records", UNITS)
-def test_sensitivity_of_a_score_is_what_is_charged(unit_records: int, absent: bool) -> None:
+def test_sensitivity_of_a_score_is_what_is_charged(
+    unit_records: int, absent: bool, adjacency: Adjacency
+) -> None:
     references = [np.zeros(SIZES, int), np.array([[3, 1, 0], [0, 2, 9]])]
     worst = 0
-    for one, two in neighbours(unit_records, absent):
+    for one, two in neighbours(unit_records, absent, adjacency):
         tables = tables_of(one)[2], tables_of(two)[2]
         for reference in references:
             a, b = (int(np.abs(table - reference).sum()) for table in tables)
             worst = max(worst, (a - b) ** 2)
-    assert worst <= score_sensitivity_squared(unit_records, 1)
-    assert worst == 4 * unit_records**2  # twin: a score that was charged as one count would not do
-    assert score_sensitivity_squared(unit_records, 7) == 7 * 4 * unit_records**2
+    assert worst == score_sensitivity_squared(unit_records, 1, adjacency)
+    # Twin: a score that was charged as one count would not do.
+    assert worst == (4 if adjacency is REPLACED else 1) * unit_records**2
+    assert score_sensitivity_squared(unit_records, 7, adjacency) == 7 * worst
 
 
 CODES = np.array([[0, 0], [0, 1], [1, 2], [1, 2], [0, 0]], np.uint8)
@@ -80,7 +93,9 @@ def test_a_step_spends_before_it_draws_and_no_more_than_its_amount() -> None:
     rng, budget = WithoutNoise(), GdpFilter(F(1, 2))
     coded = in_memory(domain_of(SIZES), CODES)
     amounts = [F(1, 10), F(1, 7), F(1, 5)]
-    found = measure_tables(coded, GROUPS, amounts, unit_records=2, budget=budget, rng=rng)
+    found = measure_tables(
+        coded, GROUPS, amounts, unit_records=2, adjacency=REPLACED, budget=budget, rng=rng
+    )
     assert 0 <= sum(amounts) - budget.spent < F(1, 10**9)
     for table, exact, amount in zip(found, coded.tables(GROUPS), amounts, strict=True):
         assert np.array_equal(table.counts, exact)
@@ -89,12 +104,18 @@ def test_a_step_spends_before_it_draws_and_no_more_than_its_amount() -> None:
         assert table.variance == pytest.approx(8 / float(amount))
     before = len(rng.asked)
     with pytest.raises(InsufficientBudgetError):
-        measure_tables(coded, GROUPS[:1], [F(1, 2)], unit_records=1, budget=budget, rng=rng)
+        measure_tables(
+            coded, GROUPS[:1], [F(1, 2)], unit_records=1, adjacency=REPLACED, budget=budget, rng=rng
+        )
     references = {(0, 1): np.zeros(SIZES, np.int64)}
     with pytest.raises(InsufficientBudgetError):
-        score_pairs(coded, references, F(1, 2), unit_records=1, budget=budget, rng=rng)
+        score_pairs(
+            coded, references, F(1, 2), unit_records=1, adjacency=REPLACED, budget=budget, rng=rng
+        )
     assert len(rng.asked) == before
-    scores = score_pairs(coded, references, F(1, 100), unit_records=3, budget=budget, rng=rng)
+    scores = score_pairs(
+        coded, references, F(1, 100), unit_records=3, adjacency=REPLACED, budget=budget, rng=rng
+    )
     assert scores.distances == pytest.approx([5.0])
     assert scores.sigma == pytest.approx(math.sqrt(36 * 100), rel=1e-6)
 
@@ -103,7 +124,13 @@ def test_noise_that_does_not_suit_the_grid_is_refused() -> None:
     coded, rng = in_memory(domain_of(SIZES), CODES), WithoutNoise()
     with pytest.raises(RecordsError):
         measure_tables(
-            coded, GROUPS[:1], [F(10) ** 12], unit_records=1, budget=GdpFilter(F(10) ** 20), rng=rng
+            coded,
+            GROUPS[:1],
+            [F(10) ** 12],
+            unit_records=1,
+            adjacency=REPLACED,
+            budget=GdpFilter(F(10) ** 20),
+            rng=rng,
         )
 
 
@@ -114,7 +141,12 @@ COARSE = 2**9
 
 
 def curve_of_step(
-    monkeypatch: pytest.MonkeyPatch, step: str, mu_squared: F, unit_records: int, twin: float = 1.0
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    mu_squared: F,
+    unit_records: int,
+    adjacency: Adjacency,
+    twin: float = 1.0,
 ) -> float:
     """Largest excess of the exact hockey-stick curve over the part of GDP that was spent.
 
@@ -129,24 +161,37 @@ def curve_of_step(
     reference = {(0, 1): np.array([[1, 0], [2, 1]])}
     outputs = []
     cells = list(itertools.product(range(2), repeat=2))
-    for unit in itertools.combinations_with_replacement(cells, unit_records):
+    units = list(itertools.combinations_with_replacement(cells, unit_records))
+    for unit in units if adjacency is REPLACED else [(), *units]:
         coded = in_memory(domain, np.array([(0, 0), (1, 1), *unit], np.uint8))
         fresh = GdpFilter(mu_squared)
         if step == "score":
             found = score_pairs(
-                coded, reference, mu_squared, unit_records=unit_records, budget=fresh, rng=rng
+                coded,
+                reference,
+                mu_squared,
+                unit_records=unit_records,
+                adjacency=adjacency,
+                budget=fresh,
+                rng=rng,
             )
             outputs.append(found.values)
         else:
             groups = {"one_way": [(0,)], "pair": [(0, 1)]}[step]
             (table,) = measure_tables(
-                coded, groups, [mu_squared], unit_records=unit_records, budget=fresh, rng=rng
+                coded,
+                groups,
+                [mu_squared],
+                unit_records=unit_records,
+                adjacency=adjacency,
+                budget=fresh,
+                rng=rng,
             )
             outputs.append(table.values.ravel())
         budget = fresh
     scale = float(rng.asked[0][0]) * twin
     claimed = GaussianLoss(F(0), budget.spent)
-    for one, two in itertools.product(outputs, repeat=2):
+    for one, two in itertools.product(outputs, outputs if adjacency is REPLACED else outputs[:1]):
         moves = tuple(sorted(abs(int(x)) // COARSE for x in one - two))
         if moves in seen:
             continue
@@ -178,25 +223,29 @@ def divergence(moves: tuple[int, ...], grid: int, scale: float, epsilon: float) 
     return float((np.maximum(law, 0) * np.maximum(gain, 0)).sum())
 
 
+@RELATIONS
 @pytest.mark.parametrize("unit_records", UNITS)
 @pytest.mark.parametrize("step", ["one_way", "pair", "score"])
 def test_the_law_of_a_step_is_within_its_part_of_the_curve(
-    monkeypatch: pytest.MonkeyPatch, step: str, unit_records: int
+    monkeypatch: pytest.MonkeyPatch, step: str, unit_records: int, adjacency: Adjacency
 ) -> None:
-    spent = F(4)
-    assert curve_of_step(monkeypatch, step, spent, unit_records) <= 1e-12
-    assert curve_of_step(monkeypatch, step, spent, unit_records, twin=0.5) > 1e-3
+    asked = (monkeypatch, step, F(4), unit_records, adjacency)
+    assert curve_of_step(*asked) <= 1e-12
+    assert curve_of_step(*asked, twin=0.5) > 1e-3
 
 
-def test_an_underestimated_sensitivity_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+@RELATIONS
+def test_an_underestimated_sensitivity_is_caught(
+    monkeypatch: pytest.MonkeyPatch, adjacency: Adjacency
+) -> None:
     """The broken twins: sensitivities of one record less, where a unit holds two."""
     for name, less in (
-        ("table_sensitivity_squared", lambda c: 2 * (c - 1) ** 2),
-        ("score_sensitivity_squared", lambda c, p: 4 * (c - 1) ** 2 * p),
+        ("table_sensitivity_squared", lambda c, a: a.moved * (c - 1) ** 2),
+        ("score_sensitivity_squared", lambda c, p, a: (a.moved * (c - 1)) ** 2 * p),
     ):
         monkeypatch.setattr(measurement, name, less)
         step = "pair" if name.startswith("table") else "score"
-        assert curve_of_step(monkeypatch, step, F(8), 2) > 1e-3
+        assert curve_of_step(monkeypatch, step, F(4 * adjacency.moved), 2, adjacency) > 1e-3
         monkeypatch.undo()
 
 

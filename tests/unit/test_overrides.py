@@ -180,7 +180,7 @@ COUNT = "The value must be a whole number, 1 or more."
     ("text", "value", "where", "what", "next_step"),
     [
         *((OF_UNITS, value, SET, COUNT, RANGE) for value in (
-            "abc", "-1", "0", "1.5", "true", "[1]", "{a: 1}",
+            "abc", "-1", "0", "1.5", "true", "[1]",
         )),
         (OF_UNITS, str(2**62), SET, "max_records times n_units must be below 2**62.", RANGE),
         (CONFIG, "7", SET,

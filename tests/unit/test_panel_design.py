@@ -10,15 +10,12 @@ from decimal import Decimal
 
 import pytest
 
-from statpress.mechanisms.accounting.panel_design import (
-    LIFETIME,
-    Design,
-    Panel,
-    period_at,
-    place_in_time,
-)
+from statpress.mechanisms.accounting.panel_design import LIFETIME, Design, Panel
+from statpress.mechanisms.periods import SeriesPeriod
 
-MONTHS = [period_at("month", 24_310 + number) for number in range(7)]  # 2025-11 to 2026-05
+MONTHS = [
+    str(SeriesPeriod.at(24_310 + number, "month")) for number in range(7)
+]  # 2025-11 to 2026-05
 DESIGNS = ["once", "any 2", "any 3", "2 consecutive", "3 consecutive", "2 within 3", "2 within 5"]
 
 
@@ -64,22 +61,24 @@ def test_what_is_no_design_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("period", ["2026", "2026-Q3", "2026-10", "2026-W05", "2020-W53"])
 def test_periods_are_counted_in_the_order_of_their_texts(period: str) -> None:
-    length, number = place_in_time(period)
-    following = [period_at(length, number + step) for step in range(200)]
+    first = SeriesPeriod.read(period)
+    following = [str(SeriesPeriod.at(first.number + step, first.by)) for step in range(200)]
     assert following[0] == period
     assert following == sorted(set(following))
-    assert [place_in_time(each) for each in following] == [(length, number + n) for n in range(200)]
+    numbers = [SeriesPeriod.read(each).number for each in following]
+    assert numbers == [first.number + step for step in range(200)]
+    assert str(first.following) == following[1]
 
 
 def test_weeks_are_those_of_iso_8601() -> None:
     day = datetime.date(2019, 12, 30)
     for _ in range(300):
         year, week, _ = day.isocalendar()
-        length, number = place_in_time(f"{year}-W{week:02}")
-        assert period_at(length, number) == f"{year}-W{week:02}"
+        number = SeriesPeriod.read(f"{year}-W{week:02}").number
+        assert str(SeriesPeriod.at(number, "week")) == f"{year}-W{week:02}"
         following = day + datetime.timedelta(days=7)
         year, week, _ = following.isocalendar()
-        assert place_in_time(f"{year}-W{week:02}") == (length, number + 1)
+        assert SeriesPeriod.read(f"{year}-W{week:02}").number == number + 1
         day = following
 
 
@@ -89,7 +88,7 @@ def test_weeks_are_those_of_iso_8601() -> None:
 )  # fmt: skip
 def test_what_is_no_period_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"week|Invalid"):
-        place_in_time(text)
+        SeriesPeriod.read(text)
 
 
 @pytest.mark.parametrize("text", [*DESIGNS, "lifetime"])

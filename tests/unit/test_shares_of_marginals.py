@@ -54,7 +54,7 @@ def test_no_split_of_a_grid_is_expected_to_be_better(settings: int) -> None:
     for seed in range(settings):
         n, mu, sizes, screened = setting(seed)
         groups = all_pairs(len(sizes))
-        work = allocation._Workload.of(sizes, groups)
+        work = allocation._Workload.of(sizes, groups, 2)
         found, fixed, *others = (
             allocation._errors(work, shares, mu, n, allocation.COMPARED)[1]
             for shares in (

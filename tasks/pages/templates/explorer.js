@@ -299,8 +299,9 @@
     }));
     const head = element("tr", {}, ...headings.map((heading, k) =>
       element("th", {scope: "col", class: k < names.length ? "" : "number"}, heading)));
-    return element("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures"},
-      element("table", {}, element("caption", {}, titleOf(data, choice)),
+    const title = titleOf(data, choice), about = `Figures of ${title}`;
+    return element("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": about},
+      element("table", {}, element("caption", {}, title),
         element("thead", {}, head), element("tbody", {}, ...rows)));
   }
 

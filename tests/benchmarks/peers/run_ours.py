@@ -1,7 +1,7 @@
 """What peers are asked, asked of this project; in its own environment.
 
 Of a table both columns that are published: the estimates, and what they are when projected onto the
-public number of records. Noise is that of production.
+number of records, under add-remove that of the noisy counts. Noise is that of production.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from statpress.mechanisms.accounting.composition import compose  # noqa: E402
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss  # noqa: E402
 from statpress.mechanisms.domain.columns import Categorical, Integer, Ordinal  # noqa: E402
 from statpress.mechanisms.domain.contingency_table import ContingencyTable  # noqa: E402
-from statpress.mechanisms.domain.domain import Domain  # noqa: E402
+from statpress.mechanisms.domain.domain import Adjacency, Domain  # noqa: E402
 from statpress.mechanisms.estimates.joint_moments import JointMoments  # noqa: E402
 from statpress.mechanisms.marginals.marginals import (  # noqa: E402
     Marginals,
@@ -40,14 +40,11 @@ from statpress.mechanisms.tables.perturbed import (  # noqa: E402
     PerturbedKnobs,
 )
 from statpress.tasks.release.entropy import SystemRandomness  # noqa: E402
-from tests.benchmarks.peers.add_remove import (  # noqa: E402
-    AddRemoveGaussian,
-    AddRemoveLaplace,
-    AddRemoveTarget,
-)
+
+REPLACED, ADDED = Adjacency
 
 
-def marginals(task: Task, codes: np.ndarray, target: type[Target]) -> np.ndarray:
+def marginals(task: Task, codes: np.ndarray, adjacency: Adjacency) -> np.ndarray:
     """Synthetic records by ``marginals`` with all defaults."""
     kinds = (
         (Ordinal if ordered else Categorical)(name=f"c{j}", categories=tuple(range(size)))
@@ -55,23 +52,32 @@ def marginals(task: Task, codes: np.ndarray, target: type[Target]) -> np.ndarray
     )
     domain, n = Domain(tuple(kinds)), len(codes)
     budget = {"epsilon": task["epsilon"], "delta": task["delta"], "n_records": n, "n_cells": 2}
-    made = Marginals.calibrate(MarginalsKnobs(), target(**budget, domain=domain))
+    target = Target(**budget, domain=domain, adjacency=adjacency)
+    made = Marginals.calibrate(MarginalsKnobs(), target)
     release = made.release(in_memory(domain, codes), SystemRandomness(AESCounter()))
     return np.stack(made.postprocess(release).codes, axis=1)
 
 
-def table(task: Task, codes: np.ndarray, kind: type[Perturbed]) -> np.ndarray:
+def table(task: Task, codes: np.ndarray, kind: type[Perturbed], adjacency: Adjacency) -> np.ndarray:
     """Counts of all cells, float64[2, cells]: estimates, projected."""
     flat, size = cells(task, codes)
     domain = Domain((Integer(name="cell", lower=0, upper=size - 1),))
     found, counts = np.unique(flat, return_counts=True)
     private = ContingencyTable(domain, found, counts.astype(np.int64))
     delta = 0.0 if kind.pure else task["delta"]
-    target = Target(epsilon=task["epsilon"], delta=delta, n_records=len(codes), n_cells=size)
+    target = Target(
+        epsilon=task["epsilon"],
+        delta=delta,
+        n_records=len(codes),
+        n_cells=size,
+        adjacency=adjacency,
+    )
     made = kind.calibrate(PerturbedKnobs(), target)
     released = made.release(private, SystemRandomness(AESCounter()))
-    estimates = made.postprocess(released, n_records=len(codes)).estimates
-    return np.stack([estimates, project_to_simplex(estimates, len(codes)).values])
+    public = adjacency is Adjacency.REPLACE_ONE
+    total = len(codes) if public else made.total(released).records
+    estimates = made.postprocess(released, n_records=total).estimates
+    return np.stack([estimates, project_to_simplex(estimates, total).values])
 
 
 def mean(task: Task, codes: np.ndarray) -> list[float]:
@@ -104,12 +110,12 @@ if __name__ == "__main__":
     answer(
         "statpress",
         {
-            "marginals": lambda task, codes: marginals(task, codes, Target),
-            "marginals_add_remove": lambda task, codes: marginals(task, codes, AddRemoveTarget),
-            "laplace": lambda task, codes: table(task, codes, LaplaceTable),
-            "laplace_add_remove": lambda task, codes: table(task, codes, AddRemoveLaplace),
-            "gaussian": lambda task, codes: table(task, codes, GaussianTable),
-            "gaussian_add_remove": lambda task, codes: table(task, codes, AddRemoveGaussian),
+            "marginals": lambda task, codes: marginals(task, codes, REPLACED),
+            "marginals_add_remove": lambda task, codes: marginals(task, codes, ADDED),
+            "laplace": lambda task, codes: table(task, codes, LaplaceTable, REPLACED),
+            "laplace_add_remove": lambda task, codes: table(task, codes, LaplaceTable, ADDED),
+            "gaussian": lambda task, codes: table(task, codes, GaussianTable, REPLACED),
+            "gaussian_add_remove": lambda task, codes: table(task, codes, GaussianTable, ADDED),
             "mean": mean,
             "composed": composed,
         },

@@ -49,10 +49,9 @@ Each is in an environment of its own (`tests/benchmarks/peers`), on the same cod
 δ = 1e-6 (0 where the noise is Laplace's), means over the seeds that were run. Most of them protect
 a record that is *added or removed*; this project one that is *replaced*, with n public, which takes
 √2 times as much Gaussian noise on a table and twice as much Laplace noise. So ours stands there
-twice: as it is, and calibrated for add/remove, which is done for these benchmarks only and still
-takes n as public. *Ours/theirs* compares errors under the peer's own adjacency; at most 0.90 is
-asked for. Where fewer runs were made than asked for, it says why. All AIM have the workload of all
-pairs.
+twice: by default, and with `adjacency: add_remove`, under which n is private. *Ours/theirs*
+compares errors under the peer's own adjacency; at most 0.90 is asked for. Where fewer runs were
+made than asked for, it says why. All AIM have the workload of all pairs.
 
 | library | adjacency, and where it says so |
 |---|---|

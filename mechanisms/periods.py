@@ -7,14 +7,17 @@ dates have no time zone.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Frequency = Literal["year", "quarter", "month", "week"]
 """How often a series has a period."""
+FREQUENCIES: tuple[Frequency, ...] = get_args(Frequency)
 
 _FORMS: dict[str, tuple[str, str]] = {
     "year": (r"([12]\d{3})", "2026"),
@@ -71,6 +74,34 @@ class SeriesPeriod:
             return cls(day - day.weekday() * _DAY, by)
         return cls(day.replace(month=day.month - (day.month - 1) % _MONTHS[by], day=1), by)
 
+    @classmethod
+    @functools.lru_cache(maxsize=65_536)
+    def read(cls, text: str) -> SeriesPeriod:
+        """The period of any frequency that a text names.
+
+        Raises:
+            ValueError: It names none.
+        """
+        for by in FREQUENCIES:
+            with contextlib.suppress(ValueError):
+                return cls.parse(text, by)
+        raise ValueError("is not a year, quarter, month or week: 2026, 2026-Q3, 2026-10, 2026-W05")
+
+    @classmethod
+    def at(cls, number: int, by: Frequency) -> SeriesPeriod:
+        """The period with a ``number``."""
+        if by == "week":
+            return cls(datetime.date.fromordinal(number * 7 + 1), by)
+        month = number * _MONTHS[by]
+        return cls(datetime.date(month // 12, month % 12 + 1, 1), by)
+
+    @property
+    def number(self) -> int:
+        """Its place among all periods of its frequency; the next one has the next."""
+        if self.by == "week":
+            return self.start.toordinal() // 7
+        return (self.start.year * 12 + self.start.month - 1) // _MONTHS[self.by]
+
     def __str__(self) -> str:
         year, month = self.start.year, self.start.month
         if self.by == "week":
@@ -82,10 +113,7 @@ class SeriesPeriod:
     @property
     def following(self) -> SeriesPeriod:
         """The next period."""
-        if self.by == "week":
-            return SeriesPeriod(self.start + 7 * _DAY, self.by)
-        months = self.start.year * 12 + self.start.month - 1 + _MONTHS[self.by]
-        return SeriesPeriod(datetime.date(months // 12, months % 12 + 1, 1), self.by)
+        return SeriesPeriod.at(self.number + 1, self.by)
 
     @property
     def end(self) -> datetime.date:
