@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from statpress.configs.loading import load
+from statpress.mechanisms.domain.domain import Adjacency, Privacy
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
 from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.series import newest_before
 
@@ -147,6 +150,23 @@ def test_columns_have_to_be_declared_alike(office: Any, flaw: str) -> None:
     office.replace(old, new)
     with pytest.raises(ConfigError, match=words):
         office.run(insecure_seed=2)
+
+
+def test_the_unit_and_the_product_have_to_be_there(office: Any) -> None:
+    first = office.run(insecure_seed=1).bundle
+    after(office, first)
+    release = load(office.config)
+    plan = release.plan()
+    persons = Privacy.of_units(
+        adjacency=Adjacency.REPLACE_ONE, column="person", max_records=2, n_units=200
+    )
+    with pytest.raises(ConfigError, match="The bundle protects"):
+        with_priors(release, replace(plan, privacy=persons), seeded=True)
+    office.replace("  people:", "  others:")
+    release = load(office.config)
+    (product,) = with_priors(release, release.plan(), seeded=True).products  # the only one there
+    assert product.mechanism.prior is not None
+    assert product.mechanism.prior.seal == verify_bundle(first)["seal"]
 
 
 def test_a_prior_that_was_changed_is_refused_before_the_charge(office: Any) -> None:

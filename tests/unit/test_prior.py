@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from coded import CodesInMemory, domain_of, in_memory
 
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.marginals.copies import Posterior
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
@@ -69,10 +70,13 @@ def population(seed: int, drift: float) -> np.ndarray:
     return codes
 
 
-def mechanism(epsilon: float, **knobs: Any) -> Marginals:
+def target_of(epsilon: float) -> Target:
     domain = domain_of(SIZES)
-    target = Target(epsilon=epsilon, delta=1e-6, n_records=N, n_cells=2, domain=domain)
-    return Marginals.calibrate(MarginalsKnobs(**knobs), target)
+    return Target(epsilon=epsilon, delta=1e-6, n_records=N, n_cells=2, domain=domain)
+
+
+def mechanism(epsilon: float, **knobs: Any) -> Marginals:
+    return Marginals.calibrate(MarginalsKnobs(**knobs), target_of(epsilon))
 
 
 def released(codes: np.ndarray, made: Marginals, seed: int) -> NoisyMarginals:
@@ -228,3 +232,15 @@ def test_shares_are_drawn_to_the_earlier_ones_as_far_as_they_agree() -> None:
         kept = np.abs(mean - prior.one_way[0]).sum() / np.abs(noisy - prior.one_way[0]).sum()
         assert low <= kept <= high
         assert (variances < 1e-3).all()
+
+
+def test_a_private_size_may_have_a_prior_too() -> None:
+    codes = population(9, 0.0)
+    target = replace(target_of(0.3), adjacency=Adjacency.ADD_REMOVE)
+    made = Marginals.calibrate(MarginalsKnobs(), target)
+    last = released(codes, made, 1)
+    prior = Model.of(last).as_prior(last, "")
+    now = population(10, 0.0)
+    release = released(now, replace(made, prior=prior), 2)
+    assert release.n_records is None
+    assert error(Model.of(release), now) < error(Model.of(released(now, made, 2)), now)
