@@ -16,7 +16,8 @@ being empty then: whichever is likelier given what was measured of the pair. Whe
 measured its score decides (``mechanisms.marginals.denoising``).
 
 **Scores** are distances from the earlier table in place of the product, so that a pair that did not
-change gets less of the budget. That table is one of whole numbers, a function of the earlier
+change gets less of the budget; but a pair of columns that have likely changed much keeps its
+product. The earlier table is one of whole numbers, a function of the earlier
 release and of this one's noisy columns, and fixed before the scores are drawn: their sensitivity is
 that of a distance from any fixed table (``mechanisms.marginals.measurement``).
 

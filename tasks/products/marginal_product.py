@@ -446,8 +446,8 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     ),
     "score_raw": (
         "integer",
-        f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
-        "null if pairs were not scored.",
+        f"Noisy distance of their table from independence, or from that of a prior, in steps of "
+        f"1/{GRID} of a record; null if pairs were not scored.",
     ),
     "shares_too_short": (
         "number",
