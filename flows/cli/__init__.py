@@ -100,8 +100,8 @@ COMMANDS = {
     ),
     "compare": (
         "bundle_commands:compare",
-        "Say what changed between two bundles: the shares of all values, with intervals; costs no\n"
-        "budget.\n\nOf other figures 'query' and 'regress' have --since.",
+        "Say what changed between two bundles, by the shares of all values; costs no budget.\n\n"
+        "Of other figures 'query' and 'regress' have --since.",
     ),
     "deploy": (
         "release_commands:deploy",

@@ -336,9 +336,9 @@ def compare(
     csv: Csv = False,
     json: Json = False,
 ) -> Result:
-    """Say what changed between two bundles: the shares of all values, with intervals.
+    """Say what changed between two bundles, by the shares of all values; costs no budget.
 
-    Costs no budget. Of other figures 'query' and 'regress' have --since.
+    Of other figures 'query' and 'regress' have --since.
 
     Args:
         earlier: The earlier bundle: a folder, a zip file, or the address below which its files lie.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import json
@@ -171,7 +172,8 @@ class Release:
         >>> round(release.on_copies.mean("prestige", where=where).value)
         45
         """
-        return self._like(copied=True, earlier=self._earlier)
+        earlier = self._earlier and self._earlier._like(copied=True)
+        return self._like(copied=True, earlier=earlier)
 
     def change(self, earlier: Release) -> Release:
         """The release with every answer less that of an earlier release.
@@ -182,19 +184,21 @@ class Release:
         >>> release.change(release).mean("prestige").value
         0.0
         """
-        return self._like(copied=self._copied, earlier=earlier)
+        before = earlier._like(copied=self._copied)
+        return self._like(copied=self._copied, earlier=before)
 
-    def _like(self, *, copied: bool, earlier: Release | None) -> Release:
-        other = Release(self.where, self._folder, self.manifest, self._product, self._held)
+    def _like(self, *, copied: bool, earlier: Release | None = None) -> Release:
+        other = copy.copy(self)
+        if copied != self._copied:
+            vars(other).pop("_measured", None)
         other._copied, other._earlier = copied, earlier
         return other
 
     def _before(self, names: Iterable[str]) -> Release:
-        """The earlier release, asked as this one is, with these columns declared alike."""
+        """The earlier release, if these columns are declared alike."""
         assert self._earlier is not None
-        earlier = self._earlier._like(copied=self._copied, earlier=None)
-        check_definitions(earlier._measured, self._measured, names)
-        return earlier
+        check_definitions(self._earlier._measured, self._measured, names)
+        return self._earlier
 
     def changes(
         self, earlier: Release, *columns: str, of: Of = "records", confidence: float = 0.95
@@ -212,8 +216,9 @@ class Release:
         """
         compared = self.change(earlier)
         names = columns or compared._alike()
-        before = compared._before(names)
-        now = self._like(copied=self._copied, earlier=None)
+        if not names:
+            raise QueryError("The releases have no column in common.", where=earlier.where)
+        before, now = compared._before(names), self._like(copied=self._copied)
         then, since = (
             shares_of_all({n: release.share(n, of=of, confidence=confidence).facts for n in names})
             for release in (before, now)
@@ -562,9 +567,8 @@ class Release:
         if self._earlier is not None:
             named = [name for name in self._measured.domain.names if name in formula]
             before = self._before(named).regress(formula, of=of, confidence=confidence)
-            now = self._like(copied=self._copied, earlier=None)
-            now_facts = now.regress(formula, of=of, confidence=confidence).facts
-            return Estimates(change_of(before.facts, now_facts))
+            now = self._like(copied=self._copied).regress(formula, of=of, confidence=confidence)
+            return Estimates(change_of(before.facts, now.facts))
         if self._copied:
             fit = functools.partial(fitted, formula)
             made = self.combine(fit, product=self._product, of=of, confidence=confidence)

@@ -77,8 +77,10 @@ def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
                 for larger, smaller in (("observed", "least"), ("most", "observed"))
             ],
         )
-        success = bool(batch.validate(suite, result_format="BOOLEAN_ONLY").success)
-        answers.write(json.dumps({"success": success, "judged": len(request["rows"])}) + "\n")
+        result = batch.validate(suite, result_format="BOOLEAN_ONLY")
+        broken = any(r.exception_info.get("raised_exception", True) for r in result.results)
+        answer = {"success": bool(result.success), "judged": 0 if broken else len(request["rows"])}
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 

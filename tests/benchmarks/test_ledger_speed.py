@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from statpress.mechanisms.accounting.panel_design import period_at
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
@@ -241,7 +241,7 @@ def _generated(charges: int, design: str | None) -> Iterator[Entry]:
 
 def month(number: int) -> str:
     """A month, counted from January 2000."""
-    return period_at("month", 2000 * 12 + number)
+    return str(SeriesPeriod.at(2000 * 12 + number, "month"))
 
 
 @pytest.mark.parametrize("most", [5_000, pytest.param(20_000, marks=pytest.mark.benchmark_full)])

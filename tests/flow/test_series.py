@@ -318,6 +318,28 @@ def test_another_series_of_the_dataset_has_periods_of_its_own(office: Office) ->
     assert office.release("2026-01").run_id != one.run_id
 
 
+def test_months_of_different_sizes_need_no_edit_and_one_account(office: Office) -> None:
+    office.agency.replace("n_records: 400", "n_records: from_source")
+    office.agency.replace("dataset: testdata", "dataset: sized")
+    office.agency.register(dataset="sized", n_records=None)
+    whole = office.table
+    sizes = {month: N - 7 * number for number, month in enumerate(MONTHS[:4])}
+    for month, size in sizes.items():
+        office.table = whole.slice(0, size)
+        office.deliver(month)
+    assert office.release_due()[0] == MONTHS[:4]
+    for month, (bundle,) in office.bundles().items():
+        stated = json.loads((bundle / "privacy.json").read_text())
+        assert stated["n_records"] == sizes[month]
+    charged = {
+        entry.body["period"]: entry.body["n_records"]
+        for entry in office.agency.entries()
+        if entry.kind == "charge"
+    }
+    assert charged == sizes
+    verify_ledger(office.agency.home)
+
+
 def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None:
     office.agency.replace("dataset: testdata", "dataset: panel")
     office.agency.register(dataset="panel", epsilon="0.25", design="any 2")

@@ -124,7 +124,7 @@ def fed(release: NoisyMarginals, tmp_path: Path, **changes: Any) -> Explorer:
     write_rows(code_rows(release.domain, codes), people)
     given: dict[str, Any] = {
         "fields": fields_of(release),
-        "stated": {"published_records": 0, "score_scale": None},
+        "stated": {"n_records": N, "published_records": 0, "score_scale": None},
         "pairs": [
             {"column_1": a, "column_2": b, "relation": "assumed independent"}
             for a, b in itertools.combinations(names, 2)
