@@ -126,7 +126,7 @@ def _written(hint: Any) -> Any:
 def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
     """A product model: the kinds it is for, the key ``mechanism``, and knobs as keys."""
     hints: dict[str, Any] = {
-        name: Annotated[_written(hint), BeforeValidator(_short)]
+        name: hint if hint == str | None else Annotated[_written(hint), BeforeValidator(_short)]
         for name, hint in get_type_hints(knobs).items()
     }
     if "statistic" in hints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -104,6 +104,11 @@ class SeriesConfig(Section):
 
     name: Name = Field(description="Of the folder in the publishing directory, and a tag of runs.")
     period: PeriodConfig
+    carry: Literal["prior"] | None = Field(
+        default=None,
+        description="Whether microdata by 'marginals' have the newest bundle of an earlier period "
+        "as their prior, where there is one.",
+    )
     current: PeriodText | None = Field(
         default=None,
         description="The period of one release; left out of the file and set with --period.",

@@ -81,7 +81,7 @@ def press(
     take_period(context, release, again=again, seeded=insecure_seed is not None)
     if release.config.privacy.is_from_source:
         release = take_size(context, release)
-    plan = fix_plan(context, order, release)
+    plan = fix_plan(context, order, release, seeded=insecure_seed is not None)
     show_plan(context, release, plan, context.run_id)
     reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
     if done is not None:

@@ -20,6 +20,10 @@ accuracy; in copies it is what makes intervals cover.
 **Pairs that were not measured** are not independent but unknown: their strength is drawn from that
 of the others given their noisy score, if they have one.
 
+**A prior** (``mechanisms.marginals.prior``) is not used: intervals from copies are of this release
+alone. Its scores are distances from the prior's tables; from independence a pair is taken to be
+farther by how far these are from it.
+
 **Interactions** of three columns that were not measured are those of one start of the classes for
 each copy, with a random one upon it that is wider than most interactions of social surveys.
 """
@@ -44,6 +48,7 @@ from statpress.mechanisms.marginals.denoising import (
     Model,
     Score,
     evidence,
+    from_independence,
     learnt_bases,
     one_ways,
     predicted,
@@ -91,6 +96,7 @@ class Posterior:
     def of(cls, released: NoisyMarginals, model: Model) -> Posterior:
         """The posterior of everything that was measured."""
         scores = scores_of(released, model.one_way, model.n)
+        scores = from_independence(released, scores, model.one_way, model.n)
         products: dict[Group, Floats] = {}
         deviations: dict[Group, Floats] = {}
         for pair, variance in model.residuals.variances.items():
@@ -199,7 +205,10 @@ class Copies:
         """
         if not self.number:
             return ()
-        posterior = Posterior.of(self.released, self.model)
+        model = self.model
+        if self.released.prior is not None:
+            model = Model.of(self.released, carried=False)
+        posterior = Posterior.of(self.released, model)
         generators = self.released.public_generator().spawn(1 + self.number)[1:]
         return tuple(self._drawn(posterior, rng, i) for i, rng in enumerate(generators))
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +40,7 @@ from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
+from statpress.mechanisms.marginals.prior import Prior, log_odds
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
     NoisySum,
@@ -62,6 +63,10 @@ _PART, _LENGTH, _TREND = 0.5, 1.5, 0.3  # of the prior of deviations
 _ROUGH = (0.003, 0.01, 0.02, 0.04, 0.08, 0.16)
 _SMOOTH = (0.01, 0.03, 0.06, 0.12)
 _LENGTHS = (1.0, 2.0, 4.0)
+
+
+Earlier = Callable[[Floats, float], tuple[Floats, Floats, Floats]]
+"""``Prior.shares`` of a column."""
 
 
 def _is_smoothed(column: Column) -> bool:
@@ -104,13 +109,47 @@ def trends_of(one: Column, other: Column) -> tuple[Floats, Floats] | None:
     return sums[0], sums[1]
 
 
-def _smoothed_shares(
-    column: Column, shares: Floats, variance: float, rng: np.random.Generator | None = None
-) -> Floats:
-    """An ordered column's shares float64[k] given noisy ones; of sum 1, cells may be negative.
+def smoothed_shares(
+    column: Column,
+    shares: Floats,
+    variance: float,
+    rng: np.random.Generator | None = None,
+    earlier: Earlier | None = None,
+) -> tuple[Floats, float]:
+    """A column's shares float64[k] given noisy ones, of sum 1, and the variance of a cell.
 
-    The posterior mean, or with a generator a draw from the posterior.
+    The posterior mean, or with a generator a draw from the posterior; cells may be negative. An
+    ordered column is smoothed, and one that is known ``earlier`` drawn towards that as far as the
+    noisy shares agree.
     """
+    k = column.size
+    spreads: list[Floats] = []
+    logs, means, variances = np.zeros(0), np.zeros((0, k)), np.zeros(0)
+    if _is_smoothed(column):
+        logs, means, spreads = _by_smoothness(column, shares, variance)
+        variances = np.array([(spread**2).sum() / k for spread in spreads])
+    if earlier is not None:
+        logs_then, means_then, variances_then = earlier(shares, variance)
+        rivals = [logs - math.log(len(logs) or 1), logs_then - math.log(len(logs_then))]
+        logs = np.concatenate(rivals)
+        means = np.concatenate([means, means_then - 1 / k])
+        variances = np.concatenate([variances, variances_then])
+    if not len(logs):
+        return shares, variance
+    weights = np.exp(logs - logs.max())
+    weights /= math.fsum(weights)
+    if rng is not None:
+        drawn = int(rng.choice(len(weights), p=weights))
+        return 1 / k + means[drawn] + spreads[drawn] @ rng.standard_normal(k - 1), variance
+    deviations = (weights[:, None] * means).sum(axis=0)
+    between = ((means - deviations) ** 2).mean(axis=1)
+    return 1 / k + deviations, float((weights * (variances + between)).sum())
+
+
+def _by_smoothness(
+    column: Column, shares: Floats, variance: float
+) -> tuple[Floats, Floats, list[Floats]]:
+    """At each roughness: log-likelihood, mean deviation from 1/k, and factor of the covariance."""
     k = column.size
     centre = np.eye(k) - 1 / k
     deviations = centre @ shares
@@ -126,13 +165,7 @@ def _smoothed_shares(
             logs.append(-0.5 * float((np.log(values) + z**2 / values).sum()))
             means.append(prior @ (vectors @ (z / values)))
             spreads.append(vectors * np.sqrt(np.maximum(variance - variance**2 / values, 0.0)))
-    weights = np.exp(np.array(logs) - max(logs))
-    weights /= math.fsum(weights)
-    if rng is not None:
-        drawn = int(rng.choice(len(weights), p=weights))
-        return np.asarray(1 / k + means[drawn] + spreads[drawn] @ rng.standard_normal(k - 1))
-    smoothed: Floats = 1 / k + (weights[:, None] * np.array(means)).sum(axis=0)
-    return smoothed
+    return np.array(logs), np.array(means), spreads
 
 
 def _kernel(column: Column, length: float) -> Floats:
@@ -179,6 +212,10 @@ class Score:
     bias: float
     sigma: float
 
+    def near(self, other: Score) -> bool:
+        """Whether what it is a distance from is nearer than what ``other`` is one from."""
+        return self.distance < math.sqrt(max(other.distance**2 - self.distance**2, 0.0))
+
     def evidence(self, distances: Floats) -> Floats:
         """Logarithms float64[P] of the likelihoods of true distances, in records."""
         expected = np.sqrt(distances**2 + self.bias**2)
@@ -209,6 +246,7 @@ class _Posterior:
     variance: Floats
     strength: float
     kept: float
+    evidence: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,22 +274,43 @@ class Basis:
 
 def _denoise(
     shares: Sequence[Floats],
-    n: float,
+    products: dict[Group, Floats],
     residuals: Mapping[Group, Floats],
     variances: Mapping[Group, float],
-    scores: Mapping[Group, Score],
+    scores: dict[Group, Score],
     columns: Sequence[Column],
-) -> tuple[list[Basis], dict[Group, Denoised]]:
-    """Bases of all columns, and what the prior and the noise leave of all measured pairs."""
+    carried: Mapping[Group, tuple[Floats, Score | None]],
+) -> tuple[list[Basis], dict[Group, Denoised], set[Group], float]:
+    """Bases of all columns, and what the prior and the noise leave of all measured pairs.
+
+    ``carried`` are earlier tables, with the distances from them: centres of the pairs that are
+    likelier to deviate from these than from the ``products``. The last value is the logarithm of
+    the odds that a pair is.
+    """
     if len(columns) < 2:
-        return [], {}
-    products: dict[Group, Floats] = {
-        (a, b): n * np.multiply.outer(shares[a], shares[b]) for a, b in variances
-    }
+        return [], {}, set(), 0.0
     deviations = {pair: residuals[pair] - centred(products[pair]) for pair in variances}
     bases = learnt_bases(shares, deviations, variances, scores, columns)
+    gains = {}
+    for pair in carried.keys() & variances.keys():
+        table, score = carried[pair]
+        of_pair = [bases[column] for column in pair]
+        then, now = (
+            _posterior(residuals[pair] - centred(centre), variances[pair], of_pair, known).evidence
+            for centre, known in ((table, score), (products[pair], scores.get(pair)))
+        )
+        gains[pair] = then - now
+    odds = log_odds(gains.values())
+    nearer = {pair for pair, gain in gains.items() if gain + odds > 0}
+    for pair in nearer:
+        table, score = carried[pair]
+        products[pair], deviations[pair] = table, residuals[pair] - centred(table)
+        if score is not None:
+            scores[pair] = score
+    if nearer:
+        bases = learnt_bases(shares, deviations, variances, scores, columns)
     posteriors = _all(deviations, variances, scores, bases)
-    return bases, {
+    denoised: dict[Group, Denoised] = {
         (a, b): Denoised(
             predicted(
                 products[a, b], deviations[a, b], variances[a, b], p.strength, bases[a], bases[b]
@@ -261,6 +320,7 @@ def _denoise(
         )
         for (a, b), p in posteriors.items()
     }
+    return bases, denoised, nearer, odds
 
 
 def learnt_bases(
@@ -353,13 +413,16 @@ def _posterior(
     if score is not None:
         logs += score.evidence(MEAN_ABSOLUTE * np.sqrt(strengths) * spread_of(bases))
     weights = np.exp(logs - logs.max())
+    likelihood = float(logs.max()) + math.log(weights.mean())
     weights /= weights.sum()
     gain = np.zeros(spread.shape)
     for block in _blocks(len(strengths), spread.size):
         signal = np.multiply.outer(strengths[block], spread)
         gain += np.tensordot(weights[block], signal / (signal + variance), axes=1)
     kept = float((gain * spread).sum() / spread.sum())
-    return _Posterior(z * gain, variance * gain, float((weights * strengths).sum()), kept)
+    return _Posterior(
+        z * gain, variance * gain, float((weights * strengths).sum()), kept, likelihood
+    )
 
 
 def evidence(squares: Floats, spread: Floats, variance: float, strengths: Floats) -> Floats:
@@ -445,6 +508,7 @@ class Model:
         signal: Of measured pairs, about the variance of the signal over that of the noise.
         errors: Of measured pairs, about the sum of squared errors of the cells' shares.
         bases: Of every column.
+        carried: Pairs whose table is taken to deviate from that of the prior.
     """
 
     residuals: Residuals
@@ -456,25 +520,48 @@ class Model:
     signal: Mapping[Group, float]
     errors: Mapping[Group, float]
     bases: Sequence[Basis]
+    carried: frozenset[Group] = frozenset()
 
     @classmethod
-    def of(cls, released: NoisyMarginals) -> Model:
-        """Denoised tables, consistent in their one-way margins."""
+    def of(cls, released: NoisyMarginals, *, carried: bool = True) -> Model:
+        """Denoised tables, consistent in their one-way margins.
+
+        Args:
+            released: What was measured.
+            carried: Whether its prior, if it has one, is used.
+        """
         boxes = boxes_of(released.domain)
         residuals = released.residuals()
         n = residuals.present(released.n_records)
-        one_way = one_ways(released, residuals, n, boxes, smoothed=True)
+        prior = released.prior if carried else None
+        one_way = one_ways(released, residuals, n, boxes, smoothed=True, prior=prior)
         columns = range(len(released.sizes))
         pairs = [(a, b) for a in columns for b in columns if a < b]
         variances = {p: residuals.variances.get(p, 0.0) for p in pairs}
-        bases, denoised = _denoise(
+        from_centres = scores_of(released, one_way, n)
+        scores = from_independence(released, from_centres, one_way, n)
+        earlier: dict[Group, tuple[Floats, Score | None]] = {}
+        if prior is not None:
+            tables = centres([pair for pair in pairs if pair in prior.pairs], one_way, prior)
+            earlier = {pair: (n * table, from_centres.get(pair)) for pair, table in tables.items()}
+        measured: dict[Group, float] = {
+            pair: variance for pair, variance in variances.items() if variance > 0
+        }
+        bases, denoised, nearer, odds = _denoise(
             one_way,
-            n,
+            {pair: n * table for pair, table in centres(measured, one_way).items()},
             residuals.values,
-            {pair: variance for pair, variance in variances.items() if variance > 0},
-            scores_of(released, one_way, n),
+            measured,
+            dict(scores),
             released.domain.columns,
+            earlier,
         )
+        for pair, (_, score) in earlier.items():
+            # Of what was not measured its score decides, if it has one.
+            if odds <= 0 or pair in residuals.values or score is None:
+                continue
+            if score.near(scores[pair]):
+                nearer.add(pair)
         possible: dict[Group, Booleans] = {
             pair: possible_cells(pair, released.sizes, boxes) for pair in pairs
         }
@@ -491,6 +578,8 @@ class Model:
                 start[pair] = records[pair] / n
             elif pair in residuals.values:  # known exactly
                 start[pair] = residuals.table(pair) / n
+            elif pair in nearer:
+                start[pair] = earlier[pair][0] / n
             else:
                 start[pair] = np.multiply.outer(one_way[pair[0]], one_way[pair[1]])
         classes = LatentClasses.of(one_way, start if errors else {}, released.public_generator())
@@ -499,12 +588,36 @@ class Model:
             if (a, b) in denoised:
                 inside = _likely(table, one_way[a], one_way[b], n, variances[a, b])
                 table = table * (inside & possible[a, b])
-            if (a, b) in residuals.values or not possible[a, b].all():
+            if (a, b) in residuals.values or (a, b) in nearer or not possible[a, b].all():
                 table = fit_pair(table, one_way[a], one_way[b], possible[a, b])
             fitted[a, b] = table
-        model = cls(residuals, n, one_way, fitted, {}, classes, signal, errors, bases)
+        model = cls(
+            residuals, n, one_way, fitted, {}, classes, signal, errors, bases, frozenset(nearer)
+        )
         larger = sorted({table.group for table in released.tables if len(table.group) > 2})
         return replace(model, groups={group: model.measured(group, boxes) for group in larger})
+
+    def as_prior(self, released: NoisyMarginals, seal: str) -> Prior:
+        """What the model says to a later release: pairs that were measured, known or carried over.
+
+        Args:
+            released: What the model is of.
+            seal: Of the bundle that it is published in.
+        """
+        variances = []
+        for column, declared in enumerate(released.domain.columns):
+            known = not self.residuals.variances[(column,)]
+            variances.append(
+                0.0
+                if known
+                else _column_shares(declared, self.residuals, column, released.prior)[1]
+            )
+        pairs = {
+            pair: table
+            for pair, table in self.pairs.items()
+            if pair in self.residuals.values or pair in self.carried
+        }
+        return Prior(seal=seal, one_way=self.one_way, variances=tuple(variances), pairs=pairs)
 
     def implied(
         self,
@@ -602,17 +715,17 @@ def one_ways(
     *,
     smoothed: bool,
     rng: np.random.Generator | None = None,
+    prior: Prior | None = None,
 ) -> tuple[Floats, ...]:
     """Projected shares float64[k] of every column, 0 where a code is impossible.
 
-    With a generator they are drawn from what the measurements leave open.
+    With a generator they are drawn from what the measurements leave open, without a prior.
     """
     projected = []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
-        if smoothed and variance and _is_smoothed(declared):
-            total = float(residuals.values[()])
-            estimate = n * _smoothed_shares(declared, estimate / total, variance / total**2, rng)
+        if smoothed and variance and (prior is not None or _is_smoothed(declared)):
+            estimate = n * _column_shares(declared, residuals, column, prior, rng)[0]
         elif rng is not None:
             estimate = estimate + math.sqrt(variance) * centred(rng.standard_normal(declared.size))
         shares = project_to_simplex(estimate, n).values / n
@@ -632,6 +745,20 @@ def one_ways(
             shares = _with_every_category(shares, declared.n_values, possible, n)
         projected.append(shares)
     return tuple(projected)
+
+
+def _column_shares(
+    declared: Column,
+    residuals: Residuals,
+    column: int,
+    prior: Prior | None,
+    rng: np.random.Generator | None = None,
+) -> tuple[Floats, float]:
+    """Of ``smoothed_shares``, for a measured column."""
+    total = float(residuals.values[()])
+    shares, variance = residuals.table((column,)) / total, residuals.variances[(column,)]
+    earlier = None if prior is None else functools.partial(prior.shares, column)
+    return smoothed_shares(declared, shares, variance / total**2, rng, earlier)
 
 
 _BEYOND = 0.1587  # probability of a mean beyond each end of its interval: one standard deviation
@@ -768,6 +895,36 @@ def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> 
         (a, b): Score(distance, math.hypot(bias[a], bias[b]), scores.sigma)
         for (a, b), distance in zip(scores.pairs, scores.distances.tolist(), strict=True)
     }
+
+
+def centres(
+    pairs: Iterable[Group], one_way: Sequence[Floats], prior: Prior | None = None
+) -> dict[Group, Floats]:
+    """Shares of pairs with these margins: those of a prior that knows them, else products."""
+    return {
+        (a, b): prior.table((a, b), one_way[a], one_way[b])
+        if prior is not None and (a, b) in prior.pairs
+        else np.multiply.outer(one_way[a], one_way[b])
+        for a, b in pairs
+    }
+
+
+def from_independence(
+    released: NoisyMarginals, scores: Mapping[Group, Score], one_way: Sequence[Floats], n: float
+) -> dict[Group, Score]:
+    """Scores as distances from independence, where a prior made them distances from its tables.
+
+    How far a pair deviates from a table, and that table from independence, add up in squares.
+    """
+    found = dict(scores)
+    prior = released.prior
+    known: Collection[Group] = () if prior is None else scores.keys() & prior.pairs.keys()
+    tables = centres(known, one_way, prior)
+    for pair, product in centres(known, one_way).items():
+        apart = n * float(np.abs(tables[pair] - product).sum())
+        distance = math.hypot(max(scores[pair].distance, 0.0), apart)
+        found[pair] = replace(scores[pair], distance=distance)
+    return found
 
 
 def _score_bias(n: float, shares: Floats, sigma: float) -> float:

@@ -53,6 +53,7 @@ from statpress.mechanisms.marginals.measurement import (
     release_marginals,
     scale_of,
 )
+from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import (
@@ -141,6 +142,9 @@ class MarginalsKnobs:
             drawn, ``uniform`` or by the ``slope`` of the neighbouring cells.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
             of the column; the records meet them, and no budget is spent on them.
+        prior: Path of the bundle of an earlier release of the same columns, from the config's
+            folder. It costs nothing, helps to fit the records where it agrees with what is
+            measured, and enters no interval.
     """
 
     pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
@@ -155,6 +159,7 @@ class MarginalsKnobs:
     triple_share: float | None = None
     within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
+    prior: str | None = None
 
     def __post_init__(self) -> None:
         if self.pairs != "all":
@@ -282,7 +287,9 @@ def _check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_reco
             )
 
 
-Relation = Literal["known", "measured", "shrunk away", "measured elsewhere", "assumed independent"]
+Relation = Literal[
+    "known", "measured", "shrunk away", "measured elsewhere", "carried over", "assumed independent"
+]
 _SHRUNK = 0.5  # of the variance of the noise
 
 
@@ -321,6 +328,7 @@ class Marginals:
         target: Position of the column whose groups count more.
         copies: More sets of records that are published; 0 for none.
         adjacency: The neighbouring relation.
+        prior: What an earlier release says of the columns; the loss does not depend on it.
     """
 
     name: ClassVar[str] = "marginals"
@@ -349,6 +357,7 @@ class Marginals:
     target: int | None = None
     copies: int = 0
     adjacency: Adjacency = Adjacency.REPLACE_ONE
+    prior: Prior | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
@@ -465,6 +474,7 @@ class Marginals:
             rng=rng,
             known=self.known,
             target=self.target,
+            prior=self.prior,
             progress=progress,
         )
 
@@ -526,7 +536,7 @@ class Marginals:
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but the known totals."""
+        """The parameters, enough to rebuild all but the known totals and the prior."""
         pairs = dict(all_pairs(len(self.sizes)))
         beside = [each for each in self.groups if pairs.get(each[0]) != each[1]]
         whole = len(self.groups) - len(beside) == len(pairs)
@@ -549,6 +559,7 @@ class Marginals:
                 if self.adjacency is not Adjacency.REPLACE_ONE
                 else {}
             ),
+            **({"prior": self.prior.seal} if self.prior is not None else {}),
         }
 
     @classmethod
@@ -585,13 +596,14 @@ def _relations(model: Model, own: Residuals) -> dict[Group, Relation]:
     relations: dict[Group, Relation] = {}
     for pair in model.pairs:
         if pair not in model.residuals.values:
-            relations[pair] = "assumed independent"
+            relations[pair] = "carried over" if pair in model.carried else "assumed independent"
         elif pair not in own.values:
             relations[pair] = "measured elsewhere"
         elif not model.residuals.variances[pair]:
             relations[pair] = "known"
         else:
-            relations[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
+            hidden = model.signal[pair] < _SHRUNK and pair not in model.carried
+            relations[pair] = "shrunk away" if hidden else "measured"
     return relations
 
 

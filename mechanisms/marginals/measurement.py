@@ -72,10 +72,12 @@ from statpress.mechanisms.marginals.allocation import (
 )
 from statpress.mechanisms.marginals.denoising import (
     Model,
+    centres,
     one_ways,
     scores_of,
     strongest_triples,
 )
+from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import (
     GRID,
     KnownTotals,
@@ -234,12 +236,13 @@ def release_marginals(
     rng: Randomness,
     known: KnownTotals | None = None,
     target: int | None = None,
+    prior: Prior | None = None,
     progress: Progress | None = None,
 ) -> NoisyMarginals:
     """One-way tables, scores, and the tables of ``workload`` that these make worth measuring.
 
     Charge the ledger before building ``rng``; ``known`` tables are exact and not measured; groups
-    that hold the column ``target`` count more.
+    that hold the column ``target`` count more; scores are distances from the pairs of ``prior``.
     """
     workload = towards(workload, target)
     known = dict(known or {})
@@ -265,6 +268,10 @@ def release_marginals(
             progress=progress,
         )
     first = NoisyMarginals(coded.domain, n_records, one_way, None, (), known)
+    if prior is not None:
+        total = first.residuals().present(first.n_records)
+        noisy = {t.group[0]: (t.counts / t.counts.sum(), t.variance / total**2) for t in one_way}
+        first = replace(first, prior=prior.borne_out(noisy))
     groups = [(group, weight) for group, weight in workload if group not in known]
     if not groups:
         return first
@@ -274,14 +281,14 @@ def release_marginals(
     if shares.screen and len(pairs) > 1:
         scores = score_pairs(
             coded,
-            references(pairs, n, p),
+            references(pairs, n, p, first.prior),
             Fraction(shares.screen) * mu_squared,
             unit_records=unit_records,
             adjacency=adjacency,
             budget=budget,
             rng=rng,
         )
-    scored = NoisyMarginals(coded.domain, n_records, one_way, scores, (), known)
+    scored = replace(first, scores=scores)
 
     def measured(
         groups: Sequence[Group], amounts: Floats, total: Fraction
@@ -318,10 +325,11 @@ def one_way_shares(first: NoisyMarginals) -> tuple[float, Sequence[Floats]]:
 
 
 def references(
-    pairs: Sequence[Group], n: float, p: Sequence[Floats]
+    pairs: Sequence[Group], n: float, p: Sequence[Floats], prior: Prior | None = None
 ) -> dict[Group, NDArray[np.int64]]:
-    """The tables of whole records that pairs are compared with: products of the shares."""
-    return {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])).astype(np.int64) for a, b in pairs}
+    """The tables of whole records that pairs are compared with: a prior's, or products."""
+    tables = centres(pairs, p, prior)
+    return {pair: np.rint(n * table).astype(np.int64) for pair, table in tables.items()}
 
 
 def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
@@ -351,7 +359,7 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
         if scores is None:
             return found
         before = replace(release, scores=None, tables=())
-        fixed = references(scores.pairs, *one_way_shares(before))
+        fixed = references(scores.pairs, *one_way_shares(before), release.prior)
         distances = np.array(
             [
                 [int(np.abs(table - fixed[pair]).sum()) * GRID for table in both]

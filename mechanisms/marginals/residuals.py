@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
 from statpress.mechanisms.marginals.population import Sample
+from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 GRID = 2**20
@@ -76,7 +77,7 @@ class NoisyTable:
 
 @dataclass(frozen=True, eq=False)
 class NoisyScores:
-    """Distances of pairs from independence as they were drawn; public.
+    """Distances of pairs from public tables as they were drawn; public.
 
     Attributes:
         pairs: Positions of their columns.
@@ -245,6 +246,8 @@ class NoisyMarginals:
         known: Public exact tables of one or two columns.
         beside: What other products of the release measured of the same columns. Records are
             fitted to it too; what is published of the tables does not depend on it.
+        prior: What an earlier release says of the columns. Scores are distances from its pairs,
+            and records are fitted with its help; no estimate depends on it.
     """
 
     domain: Domain
@@ -254,6 +257,7 @@ class NoisyMarginals:
     tables: tuple[NoisyTable, ...]
     known: KnownTotals = field(default_factory=dict)
     beside: tuple[NoisyTable | NoisySum, ...] = ()
+    prior: Prior | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -62,6 +62,7 @@ from statpress.tasks.products.explorer import ELSEWHERE, explorer, relations
 from statpress.tasks.products.noisy_tables import (
     drawn_tables,
     fields,
+    prior_table,
     published_marginals,
     raw_digest,
     table_rows,
@@ -90,11 +91,13 @@ _STRONGEST = 4
 _WORDS = "synthetic records"
 _KEPT = ("strong", "weak", "lost")
 _ASSUMED = "assumed independent"
+_CARRIED = "carried over"
 _NOISE = "shrunk away"
 _RELATIONS = {
     "measured": "measured",
     _NOISE: "measured; weaker than its noise",
     ELSEWHERE: "measured by another product of the release",
+    _CARRIED: "not measured: as in the earlier release",
     _ASSUMED: "not measured: do not trust",
     "known": "public: met exactly",
 }
@@ -245,6 +248,8 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
         )
     if relations[ELSEWHERE]:
         text += f". {relations[ELSEWHERE]:,} were measured by another product of the release"
+    if relations[_CARRIED]:
+        text += f". {relations[_CARRIED]:,} were not measured and are as in an earlier release"
     if relations[_ASSUMED]:
         text += f". {relations[_ASSUMED]:,} were not measured"
     if relations["known"]:
@@ -424,8 +429,10 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
         "string",
         "'measured': their joint table was. 'shrunk away': it was, and shows a relation weaker "
         "than its noise, or none. 'measured elsewhere': it was by another product of the release, "
-        "and only there. 'assumed independent': it was not measured, and the records have these "
-        "two columns related only through others. 'known': it is public, and met exactly.",
+        "and only there. 'carried over': it was not measured, and the records have it as the "
+        "earlier release that served as prior. 'assumed independent': it was not measured, and "
+        "the records have these two columns related only through others. "
+        "'known': it is public, and met exactly.",
     ),
     "kept": (
         "string",
@@ -439,8 +446,8 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     ),
     "score_raw": (
         "integer",
-        f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
-        "null if pairs were not scored.",
+        f"Noisy distance of their table from independence, or from that of a prior, in steps of "
+        f"1/{GRID} of a record; null if pairs were not scored.",
     ),
     "shares_too_short": (
         "number",
@@ -520,7 +527,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
         more = [self._copies(product, records, derived)] if mechanism.copies else []
-        return Publication((records, *more, tables, pairs))
+        earlier = []
+        if mechanism.prior is not None:
+            used = None if derived is None else derived.raw.prior
+            earlier = [prior_table(name, domain, mechanism.prior, used)]
+        return Publication((records, *more, tables, pairs, *earlier))
 
     def _copies(
         self, product: Planned, records: DataTable, derived: DerivedMicrodata | None
@@ -622,6 +633,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 for group, counts in raw.known.items()
             ],
             "raw_sha256": raw_digest(raw),
+            **({"prior_pairs": [named(pair) for pair in raw.prior.pairs]} if raw.prior else {}),
         }
 
     def words(self, product: Planned, plan: Plan) -> ReaderWords:
@@ -640,6 +652,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             f"`{name}_pairs` says which pairs of columns were measured."
         )
         notes = {"records by marginals": _BY_MARGINALS}
+        if product.mechanism.prior is not None:
+            notes["an earlier release as prior"] = _PRIOR
         if copies := product.mechanism.copies:
             item += (
                 f" For intervals of anything else compute it on each of the {copies} sets of "
@@ -682,6 +696,14 @@ _BY_MARGINALS = (
     "noisy tables and never from the records: the file `_tables` has them for what was measured, "
     "with every estimate unbiased. Where noisy scores or pairs decided what to measure, its "
     "standard errors hold given that decision."
+)
+
+
+_PRIOR = (
+    "**An earlier release** helped to fit the records where it agrees with what was measured "
+    "now; the file `_prior` holds what it said, and `privacy.json` the seal of its bundle. That "
+    "cost no budget. No estimate, interval or copy takes anything from it; pairs that seem "
+    "unchanged were measured with less of the budget, or not at all."
 )
 
 

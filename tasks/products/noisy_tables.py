@@ -13,7 +13,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,18 @@ from numpy.typing import NDArray
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import (
     GRID,
     NoisyMarginals,
+    NoisyScores,
     NoisyTable,
     Residuals,
     table_with_errors,
 )
-from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows
-from statpress.tasks.products.publication import Field, described
+from statpress.tasks.products.publication import DataTable, Field, described
 from statpress.tasks.products.published_counts import column_from, understood, zero_from
 
 Floats = NDArray[np.float64]
@@ -56,7 +59,11 @@ _FIGURES = {
 
 def fields(width: int) -> list[Field]:
     """Columns of the file where the largest table is of so many columns."""
-    of_cell = [
+    return _cell_fields(width) + described(_FIGURES)
+
+
+def _cell_fields(width: int) -> list[Field]:
+    return [
         {"name": name, "type": "string", "description": words}
         for place in range(1, width + 1)
         for name, words in (
@@ -64,7 +71,6 @@ def fields(width: int) -> list[Field]:
             (f"value_{place}", f"The cell's value of column_{place}; null stands for missing."),
         )
     ]
-    return of_cell + described(_FIGURES)
 
 
 def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:
@@ -145,24 +151,30 @@ def _rows(domain: Domain, table: NoisyTable, residuals: Residuals, most: int) ->
     import pyarrow as pa
 
     estimates, error = table_with_errors(residuals, table.group)
-    n = table.values.size
-    arrays: list[Any] = []
-    for place in range(most):
-        if place >= len(table.group):
-            arrays += [pa.nulls(n, pa.string())] * 2
-            continue
-        column = domain.columns[table.group[place]]
-        shape = [1] * len(table.group)
-        shape[place] = column.size
-        codes = np.broadcast_to(np.arange(column.size).reshape(shape), table.values.shape)
-        arrays.append(pa.repeat(pa.scalar(column.name), n))
-        arrays.append(_labels(domain, table.group[place]).take(pa.array(codes.ravel())))
-    arrays += [
+    return [
+        *_cells(domain, table.group, table.values.shape, most),
         pa.array(table.values.ravel()),
         pa.array(table.counts.ravel()),
         pa.array(estimates.ravel()),
-        pa.repeat(pa.scalar(error), n),
+        pa.repeat(pa.scalar(error), table.values.size),
     ]
+
+
+def _cells(domain: Domain, group: Sequence[int], sizes: Sequence[int], most: int) -> list[Any]:
+    """Arrow arrays of the columns and values of all cells of a table."""
+    import pyarrow as pa
+
+    n = math.prod(sizes)
+    arrays: list[Any] = []
+    for place in range(most):
+        if place >= len(group):
+            arrays += [pa.nulls(n, pa.string())] * 2
+            continue
+        shape = [1] * len(group)
+        shape[place] = sizes[place]
+        codes = np.broadcast_to(np.arange(sizes[place]).reshape(shape), sizes)
+        arrays.append(pa.repeat(pa.scalar(domain.columns[group[place]].name), n))
+        arrays.append(_labels(domain, group[place]).take(pa.array(codes.ravel())))
     return arrays
 
 
@@ -177,7 +189,7 @@ def _labels(domain: Domain, position: int) -> Any:
 def published_marginals(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
 ) -> NoisyMarginals:
-    """All noisy tables of a product, without the scores of pairs.
+    """All noisy tables of a product and its prior, without the scores of pairs.
 
     Raises:
         BundleVerificationError: The files are not what the bundle says of them.
@@ -219,4 +231,98 @@ def published_marginals(
             None,
             tuple(table for table in tables if len(table.group) > 1),
             known,
+            prior=_read_prior(folder, name, stated, sizes, group_of) if "prior" in stated else None,
         )
+
+
+def with_scores(
+    release: NoisyMarginals, folder: Path, name: str, stated: Mapping[str, Any]
+) -> NoisyMarginals:
+    """A published release with the scores of its pairs, if they were scored.
+
+    Raises:
+        BundleVerificationError: The files are not what the bundle says of them.
+    """
+    with understood(folder):
+        path = written_file(folder, f"{name}_pairs")
+        if stated["score_scale"] is None or path is None:
+            return release
+        names, scores = release.domain.names, {}
+        for row in read_rows(path):
+            if row["score_raw"] is not None:
+                pair = (names.index(row["column_1"]), names.index(row["column_2"]))
+                scores[min(pair), max(pair)] = int(row["score_raw"])
+        values = np.array(list(scores.values()), dtype=np.int64)
+        drawn = NoisyScores(tuple(scores), Fraction(stated["score_scale"]), values)
+        return replace(release, scores=drawn)
+
+
+_OF_PRIOR = {
+    "share": ("number", "Of the cell in the earlier release, as its records were fitted."),
+    "variance": ("number", "Of the noise of the share; null for pairs."),
+}
+
+
+def prior_table(name: str, domain: Domain, planned: Prior, used: Prior | None = None) -> DataTable:
+    """The file of what an earlier release said: a row for each cell of its columns and pairs.
+
+    Args:
+        name: Of the product.
+        domain: Its columns.
+        planned: All that may be used.
+        used: What was, once it is drawn.
+    """
+    import pyarrow as pa
+
+    about = DataTable(
+        stem=f"{name}_prior",
+        fields=[*_cell_fields(2), *described(_OF_PRIOR)],
+        title="what an earlier release said",
+        description="Used to fit the records, and in no estimate or interval.",
+        most_rows=planned.cells,
+    )
+    if used is None:
+        return about
+    text = [(f"{part}_{place}", pa.string()) for place in (1, 2) for part in ("column", "value")]
+    schema = pa.schema([*text, *((figure, pa.float64()) for figure in _OF_PRIOR)])
+
+    def batches() -> Iterator[list[Any]]:
+        for column, shares in enumerate(used.one_way):
+            variances = np.full(len(shares), used.variances[column])
+            yield [*_cells(domain, (column,), shares.shape, 2), *map(pa.array, (shares, variances))]
+        for pair, table in used.pairs.items():
+            cells = _cells(domain, pair, table.shape, 2)
+            yield [*cells, pa.array(table.ravel()), pa.nulls(table.size, pa.float64())]
+
+    return replace(about, expected=used.cells, rows=Rows(schema, batches))
+
+
+def _read_prior(
+    folder: Path,
+    name: str,
+    stated: Mapping[str, Any],
+    sizes: Sequence[int],
+    group_of: Callable[[Sequence[str]], tuple[int, ...]],
+) -> Prior:
+    """What ``prior_table`` wrote."""
+    path = written_file(folder, f"{name}_prior")
+    if path is None:
+        raise ValueError(f"there is no file data/{name}_prior")
+    figures = [
+        np.stack([batch.column(each).to_numpy(zero_copy_only=False) for each in _OF_PRIOR])
+        for batch in read_batches(path, None)
+    ]
+    shares, variances = np.concatenate(figures, axis=1).astype(np.float64)
+    groups = [*((column,) for column in range(len(sizes))), *map(group_of, stated["prior_pairs"])]
+    shapes = [tuple(sizes[column] for column in group) for group in groups]
+    starts = np.cumsum([0, *map(math.prod, shapes)])
+    if len(shares) != starts[-1] or not (np.isfinite(shares).all() and shares.min() >= 0):
+        raise ValueError(f"the file data/{name}_prior does not have a share for each cell")
+    parts = np.split(shares, starts[1:-1])
+    tables = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+    return Prior(
+        seal=stated["prior"],
+        one_way=tuple(tables[: len(sizes)]),
+        variances=tuple(variances[starts[: len(sizes)]].tolist()),
+        pairs=dict(zip(groups[len(sizes) :], tables[len(sizes) :], strict=True)),
+    )

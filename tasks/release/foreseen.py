@@ -111,7 +111,7 @@ def key_faults(release: Release) -> Iterator[SigningKeyError]:
 
 
 def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
-    """Files or steps too large, functions that fail on any table, a wrong key, a taken name."""
+    """Files or steps too large, functions that fail, and wrong keys, names or priors."""
     publish, findings = release.config.publish, Findings()
     for product in plan.products if plan is not None else ():
         place = release.document.where(("products", product.name))
@@ -129,6 +129,10 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
                 findings.errors.append(error)
     if plan is not None and release.config.resources.memory is not None:
         findings.errors += memory_faults(release, plan)
+    if plan is not None and any(hasattr(product.mechanism, "prior") for product in plan.products):
+        from statpress.tasks.release.priors import prior_faults
+
+        findings.errors += prior_faults(release, plan)
     return [*findings.errors, *key_faults(release), *taken_name(release)]
 
 

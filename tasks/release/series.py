@@ -324,6 +324,25 @@ def released_meanwhile(context: RunContext) -> Outcome | None:
     return None if charge is None else done_before(context.home, charge)
 
 
+def newest_before(release: Release, *, seeded: bool) -> Path | None:
+    """The newest bundle of the newest earlier period that has one; None if none has.
+
+    Args:
+        release: One of a period of a series.
+        seeded: Whether bundles that are not publishable count too.
+    """
+    if release.period is None:
+        return None
+    found = []
+    for manifest in release.directory.parent.glob(f"*/*/{MANIFEST_NAME}"):
+        with suppress(ValueError):  # a folder that is not a period's, such as ``latest``
+            period = SeriesPeriod.parse(manifest.parent.parent.name, release.period.by)
+            stated = _manifest(manifest.parent)
+            if period < release.period and (seeded or stated.get("publishable")):
+                found.append((period, str(stated.get("created", "")), manifest.parent))
+    return max(found)[2] if found else None
+
+
 def point_latest(bundle: Path) -> None:
     """Have ``latest`` beside the periods of a series lead to a bundle, unless to a later period's.
 

@@ -54,6 +54,7 @@ from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_cou
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
 from statpress.tasks.release.ledger_check import charge_fields, check_covered, terms_of
+from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.run_places import (
     Outcome,
     Run,
@@ -189,14 +190,16 @@ def take_size(context: RunContext, release: Release) -> Release:
 
 
 @step("plan")
-def fix_plan(context: RunContext, order: Order | PlannedOrder, release: Release) -> Plan:
-    """Fix every mechanism's parameters without data, unless that is done."""
+def fix_plan(
+    context: RunContext, order: Order | PlannedOrder, release: Release, *, seeded: bool = False
+) -> Plan:
+    """Fix every mechanism's parameters without data, unless that is done, and read its priors."""
     if isinstance(order, PlannedOrder) and order.release is release:
         plan = order.plan
     else:
         plan = release.plan()
     check_memory(release, plan)
-    return plan_for_account(context.home, release, plan)
+    return with_priors(release, plan_for_account(context.home, release, plan), seeded=seeded)
 
 
 @step("check budget")

@@ -1,0 +1,246 @@
+"""An earlier release as a prior: sensitivity of scores, where it is used and where it is not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from coded import CodesInMemory, domain_of, in_memory
+
+from statpress.mechanisms.domain.domain import Adjacency
+from statpress.mechanisms.marginals.copies import Posterior
+from statpress.mechanisms.marginals.denoising import Model
+from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.measurement import references
+from statpress.mechanisms.marginals.prior import Prior
+from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
+
+SIZES, N = (5, 4, 4, 3, 2), 3000
+PAIRS = list(itertools.combinations(range(len(SIZES)), 2))
+
+
+def prior_of(tables: dict[tuple[int, int], np.ndarray], sizes: tuple[int, ...]) -> Prior:
+    uniform = tuple(np.full(k, 1 / k) for k in sizes)
+    return Prior(seal="", one_way=uniform, variances=(1e-4,) * len(sizes), pairs=tables)
+
+
+@pytest.mark.parametrize("unit_records", [1, 2])
+def test_a_score_moves_by_the_records_of_a_unit_whatever_the_prior(unit_records: int) -> None:
+    """By all neighbours; the twin compares with a table of this data, which moves with it."""
+    cells = list(itertools.product(range(2), range(3)))
+    others = [(0, 0), (0, 0), (1, 2), (1, 1)]
+    margins = [np.array([0.5, 0.5]), np.array([0.3, 0.3, 0.4])]
+    earlier = prior_of({(0, 1): np.array([[0.3, 0.1, 0.1], [0.1, 0.1, 0.3]])}, (2, 3))
+    fixed = references([(0, 1)], 6.0, margins, earlier)[0, 1]
+    product = references([(0, 1)], 6.0, margins)[0, 1]
+    assert not np.array_equal(fixed, product)
+
+    def score(unit: Any, reference: np.ndarray | None) -> int:
+        codes = np.array([*others, *unit], np.uint8)
+        (table,) = in_memory(domain_of((2, 3)), codes).tables([(0, 1)])
+        return int(np.abs(table - (table[::-1] if reference is None else reference)).sum())
+
+    units = list(itertools.combinations_with_replacement(cells, unit_records))
+    worst = {"prior": 0, "this data": 0}
+    for one, two in itertools.product(units, repeat=2):
+        for name, reference in (("prior", fixed), ("this data", None)):
+            moved = abs(score(one, reference) - score(two, reference))
+            worst[name] = max(worst[name], moved)
+    assert worst["prior"] == 2 * unit_records
+    assert worst["this data"] > 2 * unit_records
+
+
+def population(seed: int, drift: float) -> np.ndarray:
+    """Codes uint8[N, d] of a year: four classes, whose columns drift."""
+    rng, sampling = np.random.default_rng(1), np.random.default_rng(seed)
+    classes = sampling.integers(0, 4, N)
+    codes = np.empty((N, len(SIZES)), np.uint8)
+    for j, k in enumerate(SIZES):
+        shares = rng.dirichlet(np.full(k, 0.4), 4)
+        shares = (1 - drift) * shares + drift * sampling.dirichlet(np.ones(k), 4)
+        ends = shares.cumsum(axis=1)
+        codes[:, j] = np.minimum((sampling.random(N)[:, None] > ends[classes]).sum(axis=1), k - 1)
+    return codes
+
+
+def target_of(epsilon: float) -> Target:
+    domain = domain_of(SIZES)
+    return Target(epsilon=epsilon, delta=1e-6, n_records=N, n_cells=2, domain=domain)
+
+
+def mechanism(epsilon: float, **knobs: Any) -> Marginals:
+    return Marginals.calibrate(MarginalsKnobs(**knobs), target_of(epsilon))
+
+
+def released(codes: np.ndarray, made: Marginals, seed: int) -> NoisyMarginals:
+    private = CodesInMemory(domain_of(SIZES), N, tuple(np.ascontiguousarray(codes.T)))
+    return made.release(private, SeededRandomness(np.random.PCG64(seed)))
+
+
+def error(model: Model, codes: np.ndarray) -> float:
+    """Mean total variation of all pairs."""
+    errors = []
+    for a, b in PAIRS:
+        true = np.zeros((SIZES[a], SIZES[b]))
+        np.add.at(true, (codes[:, a], codes[:, b]), 1 / len(codes))
+        errors.append(0.5 * np.abs(model.pairs[a, b] - true).sum())
+    return float(np.mean(errors))
+
+
+def turned(prior: Prior) -> Iterator[tuple[str, Prior]]:
+    """Priors that have nothing to do with the data."""
+    rng = np.random.default_rng(3)
+    orders = [rng.permutation(k) for k in SIZES]
+    yield (
+        "reversed",
+        replace(
+            prior,
+            one_way=tuple(shares[::-1] for shares in prior.one_way),
+            pairs={pair: table[::-1, ::-1] for pair, table in prior.pairs.items()},
+        ),
+    )
+    yield (
+        "permuted",
+        replace(
+            prior,
+            one_way=tuple(s[order] for s, order in zip(prior.one_way, orders, strict=True)),
+            pairs={(a, b): t[np.ix_(orders[a], orders[b])] for (a, b), t in prior.pairs.items()},
+        ),
+    )
+    yield (
+        "fabricated",
+        replace(
+            prior,
+            one_way=tuple(rng.dirichlet(np.ones(k)) for k in SIZES),
+            pairs={
+                p: rng.dirichlet(np.ones(t.size)).reshape(t.shape) for p, t in prior.pairs.items()
+            },
+        ),
+    )
+
+
+@pytest.mark.parametrize(("screen", "seeds"), [("yes", 48), ("no", 12)])
+def test_a_prior_helps_and_a_wrong_one_costs_little(screen: str, seeds: int) -> None:
+    made = mechanism(0.3, screen=screen)
+    errors: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        then, now = population(100 + seed, 0.05), population(200 + seed, 0.05)
+        last = released(then, made, seed)
+        prior = Model.of(last).as_prior(last, "")
+        for name, each in [("alone", None), ("prior", prior), *turned(prior)]:
+            release = released(now, replace(made, prior=each), 50 + seed)
+            errors.setdefault(name, []).append(error(Model.of(release), now))
+    means = {name: float(np.mean(each)) for name, each in errors.items()}
+    assert means["prior"] < 0.95 * means["alone"]
+    for name in ("reversed", "permuted", "fabricated"):
+        assert means[name] <= 1.03 * means["alone"], name
+
+
+def test_neither_the_loss_nor_an_estimate_depends_on_it() -> None:
+    codes = population(7, 0.0)
+    made = mechanism(1.0, screen="no")
+    alone = released(codes, made, 1)
+    prior = Model.of(alone).as_prior(alone, "of the bundle")
+    after = replace(made, prior=prior)
+    assert after.loss(n_records=N, n_cells=2) == made.loss(n_records=N, n_cells=2)
+    assert after.describe() == made.describe() | {"prior": "of the bundle"}
+    with_it = released(codes, after, 1)
+    assert with_it.prior is not None
+    for one, two in zip(
+        (*alone.one_way, *alone.tables), (*with_it.one_way, *with_it.tables), strict=True
+    ):
+        assert one.scale == two.scale
+        assert np.array_equal(one.values, two.values)
+    residuals = after.postprocess(with_it).residuals
+    for group, values in alone.residuals().values.items():
+        assert np.array_equal(values, residuals.values[group])
+    plain, unused = Model.of(alone), Model.of(with_it, carried=False)
+    draws = [
+        Posterior.of(release, model).draw(np.random.default_rng(2)).pairs
+        for release, model in ((alone, plain), (with_it, unused))
+    ]
+    assert all(np.array_equal(draws[0][pair], draws[1][pair]) for pair in PAIRS)
+    used = Model.of(with_it)
+    assert any(not np.allclose(plain.pairs[pair], used.pairs[pair]) for pair in PAIRS)
+
+
+def test_scores_with_a_prior_spend_no_more() -> None:
+    """The scale of the scores, and what the filter lets later steps spend, are as without it."""
+    codes = population(8, 0.0)
+    made = mechanism(1.0)
+    alone = released(codes, made, 1)
+    prior = Model.of(alone).as_prior(alone, "")
+    with_it = released(codes, replace(made, prior=prior), 1)
+    assert alone.scores is not None
+    assert with_it.scores is not None
+    assert alone.scores.scale == with_it.scores.scale
+    assert not np.array_equal(alone.scores.values, with_it.scores.values)
+    spent = sum(
+        Fraction(2) * (Fraction(2**20) / table.scale) ** 2
+        for table in (*with_it.one_way, *with_it.tables)
+    )
+    spent += 4 * len(PAIRS) * (Fraction(2**20) / with_it.scores.scale) ** 2
+    assert spent < made.mu**2 * (1 + Fraction(1, 10**6))
+
+
+def test_columns_are_taken_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    pairs = {(a, b): rng.random((SIZES[a], SIZES[b])) for a, b in PAIRS}
+    prior = prior_of(pairs, SIZES)
+    part = prior.of_columns([3, 0, 4])
+    assert [len(shares) for shares in part.one_way] == [3, 5, 2]
+    assert np.array_equal(part.pairs[0, 1], pairs[0, 3].T)
+    assert np.array_equal(part.pairs[1, 2], pairs[0, 4])
+    assert part.cells == 3 + 5 + 2 + 15 + 6 + 10
+
+
+def test_a_raked_table_has_the_margins_and_the_odds() -> None:
+    earlier = np.array([[0.4, 0.1], [0.1, 0.4]])
+    prior = prior_of({(0, 1): earlier}, (2, 2))
+    rows, columns = np.array([0.3, 0.7]), np.array([0.6, 0.4])
+    table = prior.table((0, 1), rows, columns)
+    np.testing.assert_allclose(table.sum(axis=1), rows, atol=1e-6)
+    np.testing.assert_allclose(table.sum(axis=0), columns, atol=1e-6)
+    assert table[0, 0] * table[1, 1] > 4 * table[0, 1] * table[1, 0]
+
+
+def test_pairs_of_a_column_that_changed_much_are_dropped() -> None:
+    pairs = {(0, 1): np.full((2, 2), 0.25), (1, 2): np.full((2, 2), 0.25)}
+    prior = prior_of(pairs, (2, 2, 2))
+    noisy = {0: np.array([0.9, 0.1]), 1: np.array([0.52, 0.48]), 2: np.array([0.49, 0.51])}
+    kept = prior.borne_out({column: (shares, 1e-5) for column, shares in noisy.items()})
+    assert list(kept.pairs) == [(1, 2)]
+    hidden = prior.borne_out({column: (shares, 1.0) for column, shares in noisy.items()})
+    assert list(hidden.pairs) == [(0, 1), (1, 2)]
+
+
+def test_shares_are_drawn_to_the_earlier_ones_as_far_as_they_agree() -> None:
+    prior = replace(prior_of({}, (4,)), one_way=(np.array([0.4, 0.3, 0.2, 0.1]),))
+    near, far = np.array([0.44, 0.26, 0.22, 0.08]), np.array([0.1, 0.2, 0.3, 0.4])
+    for noisy, low, high in ((near, 0.0, 0.5), (far, 0.8, 1.0)):
+        logs, means, variances = prior.shares(0, noisy, 1e-3)
+        weights = np.exp(logs - logs.max())
+        mean = weights @ means / weights.sum()
+        np.testing.assert_allclose(means.sum(axis=1), 1.0)
+        kept = np.abs(mean - prior.one_way[0]).sum() / np.abs(noisy - prior.one_way[0]).sum()
+        assert low <= kept <= high
+        assert (variances < 1e-3).all()
+
+
+def test_a_private_size_may_have_a_prior_too() -> None:
+    codes = population(9, 0.0)
+    target = replace(target_of(0.3), adjacency=Adjacency.ADD_REMOVE)
+    made = Marginals.calibrate(MarginalsKnobs(), target)
+    last = released(codes, made, 1)
+    prior = Model.of(last).as_prior(last, "")
+    now = population(10, 0.0)
+    release = released(now, replace(made, prior=prior), 2)
+    assert release.n_records is None
+    assert error(Model.of(release), now) < error(Model.of(released(now, made, 2)), now)
