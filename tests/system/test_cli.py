@@ -127,8 +127,10 @@ def test_ledger_commands(tmp_path: Path) -> None:
     refused = ledger("register", "e", "--epsilon", "nan", "--delta", "0", "--n-records", "10")
     assert refused.returncode == exit_codes()["AmountError"], refused.stderr
     limits = ("--epsilon", "1", "--delta", "0", "--n-records", "10")
-    for option in (("--adjacency", "add_remove"), ("--unit", "person")):
-        assert ledger("register", "e", *limits, *option).returncode == 2
+    assert ledger("register", "e", *limits, "--unit", "person").returncode == 2
+    sized = ledger("register", "e", *limits, "--adjacency", "add_remove")
+    assert sized.returncode == exit_codes()["ConfigError"]
+    assert "no size with '--adjacency add_remove'" in sized.stderr
     facts = json.loads(ledger("show", "d", "--json").stdout)["accounts"][0]
     assert facts["remaining"] == {"epsilon": "1.5", "delta": "1e-8"}
     assert ledger("show", "nobody").returncode == exit_codes()["UnregisteredDatasetError"]

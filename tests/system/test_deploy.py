@@ -115,6 +115,7 @@ def test_deploy_creates_pools_and_deployments(
         "folder",
         "overrides",
         "while_undecided",
+        "again",
     }
     form = deployment(server, "release-with-form", "statpress-release-with-form")
     assert (

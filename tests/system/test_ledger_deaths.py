@@ -75,7 +75,7 @@ ACTS: dict[str, tuple[Callable[[Ledger], Entry], str]] = {
     "publish one": (publish, ""),
     "charge two": (lambda ledger: charge(ledger, "two", "0.5"), "is void"),
     "void two": (lambda ledger: ledger.void(run_id="two", dataset="census", reason="no"), ""),
-    "amend": (amend, "the policy in force"),
+    "amend": (amend, "in force already"),
     "checkpoint": (checkpoint, ""),
     "charge three": (lambda ledger: charge(ledger, "three"), ""),
 }

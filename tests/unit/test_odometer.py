@@ -170,7 +170,10 @@ def test_accounts_are_read_where_their_limit_of_delta_leaves_a_reading(
     spent = {"epsilon": D(9), "delta": D(limit), "rho": D("0.05"), "rho_delta": D(limit)}
     registered = {"policy": "zcdp", "rho": "0.1", "rho_delta": limit}
     account = SimpleNamespace(
-        registration=SimpleNamespace(body=registered), spent=spent, charges={}
+        registration=SimpleNamespace(body=registered),
+        has_design=False,
+        spent_by_one=lambda *, measures: spent,
+        charges={},
     )
     found = read_account(account)  # type: ignore[arg-type]
     assert found.delta == D(expected)
