@@ -90,8 +90,8 @@ COMMANDS = {
     "query": (
         "bundle_commands:query",
         "Estimate counts, means, shares or quantiles from a bundle's noisy tables; costs no budget."
-        "\n\nAnswers never come from the single file of synthetic records. What was not measured is "
-        "refused,\nexcept on copies.",
+        "\n\nAnswers never come from the single file of synthetic records. What was not measured is"
+        " refused,\nexcept on copies.",
     ),
     "regress": (
         "bundle_commands:regress",

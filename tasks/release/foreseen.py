@@ -44,8 +44,6 @@ from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.private_zone.workers import usable_processors
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from statpress.tasks.private_zone.folders import Home
     from statpress.tasks.products.product_kind import WorkingMemory
 
@@ -77,33 +75,10 @@ def _rho_delta(home: Home, release: Release) -> Decimal | None:
     return Decimal(0)
 
 
-def publishing_key(release: Release) -> Ed25519PrivateKey | None:
-    """The key that a release is signed with; None if its config names none.
-
-    Nobody can be asked for a passphrase: the runs of a deployment read the same config.
-
-    Raises:
-        SigningKeyError: There is no such key, others can use its file, or it has a passphrase.
-    """
-    named = release.config.publish.sign
-    if named is None:
-        return None
-    from statpress.tasks.ledger.entries import read_private_key
-
-    path = release.located(named)
-    try:
-        return read_private_key(path)
-    except SigningKeyError as error:
-        error.where = f"{release.document.where(('publish', 'sign'))}: {path}"
-        if "passphrase" in error.what:
-            error.next_step = (
-                "Give the key with --sign on a terminal, which asks for it, or name one without."
-            )
-        raise
-
-
 def key_faults(release: Release) -> Iterator[SigningKeyError]:
     """What is wrong with the key that a config names, if it names one."""
+    from statpress.tasks.release.run_places import publishing_key
+
     try:
         publishing_key(release)
     except SigningKeyError as error:

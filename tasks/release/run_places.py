@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statpress.configs.loading import Release
-from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableError
+from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableError, SigningKeyError
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.ledger.accounts import Account, Charge, Status
@@ -27,7 +27,6 @@ from statpress.tasks.ledger.entries import Entry, check_field
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned, sync
 from statpress.tasks.private_zone.run_context import Gatekeeper, RunContext
 from statpress.tasks.products.product_kind import kind_of
-from statpress.tasks.release.foreseen import publishing_key
 from statpress.tasks.source.engine import Snapshot
 
 if TYPE_CHECKING:
@@ -39,6 +38,31 @@ REHEARSAL = "rehearsal-"
 """How the id of a rehearsal begins, so that whatever is said of one names it as such."""
 PREPARED = "prepared"
 """Folder of the home for the bundles that wait for their approval, each named by its run."""
+
+
+def publishing_key(release: Release) -> Ed25519PrivateKey | None:
+    """The key that a release is signed with; None if its config names none.
+
+    Nobody can be asked for a passphrase: the runs of a deployment read the same config.
+
+    Raises:
+        SigningKeyError: There is no such key, others can use its file, or it has a passphrase.
+    """
+    named = release.config.publish.sign
+    if named is None:
+        return None
+    from statpress.tasks.ledger.entries import read_private_key
+
+    path = release.located(named)
+    try:
+        return read_private_key(path)
+    except SigningKeyError as error:
+        error.where = f"{release.document.where(('publish', 'sign'))}: {path}"
+        if "passphrase" in error.what:
+            error.next_step = (
+                "Give the key with --sign on a terminal, which asks for it, or name one without."
+            )
+        raise
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
