@@ -77,6 +77,8 @@ def _rho_delta(home: Home, release: Release) -> Decimal | None:
 
 def key_faults(release: Release) -> Iterator[SigningKeyError]:
     """What is wrong with the key that a config names, if it names one."""
+    if release.config.publish.sign is None:
+        return
     from statpress.tasks.release.run_places import publishing_key
 
     try:
