@@ -365,8 +365,13 @@ class Release:
 
     @property
     def period_text(self) -> str | None:
-        """The text of its period, if it is of one."""
-        return None if self.period is None else str(self.period)
+        """The text of its period, if the name of its source has it.
+
+        Else nothing shows that the records are of that period, and what is charged counts for
+        everybody: the same file could be released once for each period.
+        """
+        text = None if self.period is None else str(self.period)
+        return text if text and text in self.config.source.place else None
 
     @property
     def directory(self) -> Path:

@@ -201,28 +201,39 @@ class Copies:
     def sets(self) -> tuple[NDArray[np.unsignedinteger], ...]:
         """Codes unsigned[n, d] of each copy; its generator follows from the release and its place.
 
-        They begin with the records of the single file.
+        They begin with the records of the single file, or with a prior with such as have none.
         """
         if not self.number:
             return ()
-        model = self.model
-        if self.released.prior is not None:
+        model, start = self.model, self.codes
+        own, *generators = self.released.public_generator().spawn(1 + self.number)
+        if self.released.prior is not None:  # which is not in intervals, so not in copies either
             model = Model.of(self.released, carried=False)
+            start = synthesise(
+                model,
+                len(start),
+                own,
+                boxes=boxes_of(self.released.domain),
+                known=self.released.known,
+            )
         posterior = Posterior.of(self.released, model)
-        generators = self.released.public_generator().spawn(1 + self.number)[1:]
-        return tuple(self._drawn(posterior, rng, i) for i, rng in enumerate(generators))
+        return tuple(self._drawn(posterior, start, rng, i) for i, rng in enumerate(generators))
 
     def _drawn(
-        self, posterior: Posterior, rng: np.random.Generator, place: int
+        self,
+        posterior: Posterior,
+        start: NDArray[np.unsignedinteger],
+        rng: np.random.Generator,
+        place: int,
     ) -> NDArray[np.unsignedinteger]:
         return synthesise(
             posterior.draw(rng, place),
-            len(self.codes),
+            len(start),
             rng,
             boxes=boxes_of(self.released.domain),
             known=self.released.known,
             sweeps=SWEEPS,
-            copied=self.codes,
+            copied=start,
         )
 
     @functools.cached_property

@@ -176,6 +176,9 @@ def check_amend(state: State, body: Body) -> None:
     elif body["reason"] is None and not (same and account.limit.covers(limit)):
         flaw = "Raising a limit, or changing the policy or the design, needs a reason."
         step = "Give the reason, which stays in the ledger, with --reason."
+    elif after.has_design and len({SeriesPeriod.read(p).by for p in after.by_period.periods}) > 1:
+        flaw = "It was charged for periods of several lengths, which no design can count."
+        step = "Leave the design as it is."
     elif body.get("last_period") != (account.last_period if "design" in body else None):
         flaw, step = "It states another last period.", "Amend the account anew."
     if flaw:
@@ -728,7 +731,7 @@ def check_period(account: Account, period: str | None) -> None:
     Raises:
         PolicyMismatchError: It is not; one of a month and one of its year would count apart.
     """
-    known = next(iter(account.by_period.periods), None)
+    known = next(iter(account.by_period.periods), None) if account.has_design else None
     if period and known and (own := SeriesPeriod.read(period).by) != SeriesPeriod.read(known).by:
         raise PolicyMismatchError(
             f"The account is charged by the {SeriesPeriod.read(known).by}, such as {known}, and"

@@ -318,11 +318,14 @@ def _read_prior(
     starts = np.cumsum([0, *map(math.prod, shapes)])
     if len(shares) != starts[-1] or not (np.isfinite(shares).all() and shares.min() >= 0):
         raise ValueError(f"the file data/{name}_prior does not have a share for each cell")
+    noise = variances[starts[: len(sizes)]]
+    if not (np.isfinite(noise).all() and noise.min(initial=0) >= 0):
+        raise ValueError(f"the file data/{name}_prior does not have variances")
     parts = np.split(shares, starts[1:-1])
     tables = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
     return Prior(
         seal=stated["prior"],
         one_way=tuple(tables[: len(sizes)]),
-        variances=tuple(variances[starts[: len(sizes)]].tolist()),
+        variances=tuple(noise.tolist()),
         pairs=dict(zip(groups[len(sizes) :], tables[len(sizes) :], strict=True)),
     )

@@ -136,6 +136,13 @@ def recomputed(body: Body) -> Loss:
                     f" with {body[name]}.",
                     where=f"run {body['run_id']!r}",
                 )
+        # Of add-remove a mechanism looks cheaper; what checks spend is of the config.
+        own = described.get("adjacency", "replace_one")
+        if own != body["adjacency"] and described["mechanism"] != "noisy_checks":
+            raise LedgerError(
+                f"A mechanism is described for {own}, and charged for {body['adjacency']}.",
+                where=f"run {body['run_id']!r}",
+            )
     described = "\n".join(map(parameters, body["mechanisms"]))
     return _least(described, body["epsilon"], body["delta"])
 

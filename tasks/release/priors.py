@@ -1,6 +1,6 @@
 """Earlier bundles as priors: found, verified, compared with a plan, before anything is charged.
 
-A bundle is the output of a release that was charged, so that what a later release does with it is
+A bundle that the ledger charged for is an output, so that what a later release does with it is
 free. One whose randomness came from a known seed is none, and is taken for tests only.
 """
 
@@ -19,27 +19,31 @@ from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.manifest import STATEMENT, verify_bundle
+from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
 from statpress.tasks.products.published_counts import understood
+from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.series import newest_before
 
 
-def with_priors(release: Release, plan: Plan, *, seeded: bool) -> Plan:
+def with_priors(home: Home, release: Release, plan: Plan, *, seeded: bool) -> Plan:
     """The plan with what the bundles say that its products name as their priors.
 
     Args:
+        home: Whose ledger charged for them.
         release: The config.
         plan: Its plan.
         seeded: Whether the run is for tests only, its randomness being from a known seed.
 
     Raises:
-        BundleVerificationError: A bundle is not whole, or not readable by this version.
+        BundleVerificationError: A bundle is not whole, not readable by this version, or not one
+            that this ledger charged for and noted as published.
         ConfigError: It has no such columns, or no such unit.
     """
     products = [
         product if prior is None else replace(product, mechanism=_after(product, prior))
         for product in plan.products
-        for prior in [_prior(release, plan, product, seeded)]
+        for prior in [_prior(home, release, plan, product, seeded)]
     ]
     return replace(plan, products=tuple(products))
 
@@ -59,9 +63,9 @@ def _after(product: PlannedProduct[Any], prior: Prior) -> Marginals:
 
 
 def _prior(
-    release: Release, plan: Plan, product: PlannedProduct[Any], seeded: bool
+    home: Home, release: Release, plan: Plan, product: PlannedProduct[Any], seeded: bool
 ) -> Prior | None:
-    found = _earlier(release, plan, product, seeded=seeded)
+    found = _earlier(release, plan, product, seeded=seeded, home=home)
     if found is None:
         return None
     released, seal = found
@@ -70,7 +74,12 @@ def _prior(
 
 
 def _earlier(
-    release: Release, plan: Plan, product: PlannedProduct[Any], *, seeded: bool
+    release: Release,
+    plan: Plan,
+    product: PlannedProduct[Any],
+    *,
+    seeded: bool,
+    home: Home | None = None,
 ) -> tuple[NoisyMarginals, str] | None:
     """What the bundle that a product names holds, and its seal; None if it names none."""
     if not isinstance(product.mechanism, Marginals):
@@ -91,6 +100,8 @@ def _earlier(
             where=place,
             next_step="Name a bundle of 'statpress run'.",
         )
+    if home is not None and manifest["publishable"]:  # else no more than its own word says so
+        check_bundle(home, folder, manifest)
     with understood(folder):
         stated = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))

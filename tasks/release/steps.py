@@ -27,6 +27,7 @@ from statpress.mechanisms.errors import (
     LedgerError,
     NoisyGateError,
     OutOfMemoryError,
+    PolicyMismatchError,
     SourceAccessError,
     SourceChangedError,
     SourceError,
@@ -170,8 +171,12 @@ def read_config(order: Order | PlannedOrder) -> Release:
 def take_size(context: RunContext, release: Release) -> Release:
     """The release with the size that its source has.
 
-    The unit is that of the account, so that a config cannot ask for another number. With exact
-    gates this is the run's look. A run that is charged already keeps the size of its charge.
+    The unit is that of the account, so that a config cannot ask for another number. The count is
+    exact whatever the gates are, so it is a look, which counts and is written before the source is
+    opened; of exact gates it is the run's. A run that is charged keeps the size of its charge.
+
+    Raises:
+        PolicyMismatchError: The account is bound to a size, or wants noisy gates.
     """
     dataset = release.config.dataset
     with _ledger(context) as ledger:
@@ -180,10 +185,21 @@ def take_size(context: RunContext, release: Release) -> Release:
     if charged is not None:
         body = charged.entry.body
         return release.sized(body["n_records"] // body["unit_records"])
-    check_terms(state.account_of(dataset), terms_of(release.sized(1).privacy))
+    account = state.account_of(dataset)
+    check_terms(account, terms_of(release.sized(1).privacy))
+    bound = account.registration.body.get("n_records")
+    if bound is not None or account.noisy_gates:
+        why = "is for one size" if bound else "wants noisy gates, and a count is exact"
+        raise PolicyMismatchError(
+            f"The config takes the size from the source, and the account {why}.",
+            where=f"dataset {dataset!r}",
+            next_step="Declare the size in the config, or register an account with "
+            "'--n-records from_source'.",
+        )
     check_source(state, dataset, source_name(release))
     with noting_refusals(context, release), claims() as claim:
-        _begin_to_look(context, release)
+        _begin_to_look(context, release, exact=True)
+        context.looked = release.config.gate is None
         work = claim(context.home.folder("work") / context.run_id)
         units = units_of(release)
         return release.sized(size_of(source_of(release), release.domain, scratch=work, units=units))
@@ -199,7 +215,8 @@ def fix_plan(
     else:
         plan = release.plan()
     check_memory(release, plan)
-    return with_priors(release, plan_for_account(context.home, release, plan), seeded=seeded)
+    planned = plan_for_account(context.home, release, plan)
+    return with_priors(context.home, release, planned, seeded=seeded)
 
 
 @step("check budget")
@@ -283,14 +300,16 @@ def record_look(context: RunContext, release: Release) -> None:
         _begin_to_look(context, release, charged=True)
 
 
-def _begin_to_look(context: RunContext, release: Release, *, charged: bool = False) -> None:
+def _begin_to_look(
+    context: RunContext, release: Release, *, charged: bool = False, exact: bool = False
+) -> None:
     """Write the look, and refuse files that are not the account's.
 
     The look of noisy gates is written once they are charged.
     """
     source, dataset = source_of(release), release.config.dataset
     reader_named(source.engine).check_place(source)
-    noisy = release.config.gate is not None
+    noisy = release.config.gate is not None and not exact
     with _ledger(context) as ledger:
         if charged or not noisy:
             ledger.look(

@@ -161,10 +161,11 @@ def test_the_unit_and_the_product_have_to_be_there(office: Any) -> None:
         adjacency=Adjacency.REPLACE_ONE, column="person", max_records=2, n_units=200
     )
     with pytest.raises(ConfigError, match="The bundle protects"):
-        with_priors(release, replace(plan, privacy=persons), seeded=True)
+        with_priors(office.home, release, replace(plan, privacy=persons), seeded=True)
     office.replace("  people:", "  others:")
     release = load(office.config)
-    (product,) = with_priors(release, release.plan(), seeded=True).products  # the only one there
+    planned = with_priors(office.home, release, release.plan(), seeded=True)
+    (product,) = planned.products  # the only one there
     assert product.mechanism.prior is not None
     assert product.mechanism.prior.seal == verify_bundle(first)["seal"]
 
@@ -210,3 +211,16 @@ def test_a_series_carries_the_newest_earlier_period(
     release = load(office.config)
     assert newest_before(release, seeded=True) == bundles["2026-03"]
     assert newest_before(release, seeded=False) is None
+
+
+def test_a_bundle_that_the_ledger_did_not_charge_is_no_prior(office: Any) -> None:
+    """Its own word says no more than that it is whole: raw tables could have been made into one."""
+    bundle = office.run().bundle
+    after(office, bundle)
+    office.run()
+    office.home.root.rename(office.home.root.with_name("elsewhere"))
+    office.register(epsilon="9")
+    before = len(office.entries())
+    with pytest.raises(BundleVerificationError, match="no such charge"):
+        office.run()
+    assert all(each.kind != "charge" for each in office.entries()[before:])

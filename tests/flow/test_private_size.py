@@ -22,6 +22,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import (
     ConfigError,
     EmptySourceError,
+    LedgerError,
     PolicyMismatchError,
     QueryError,
     RefinementError,
@@ -31,7 +32,7 @@ from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.foreseen import warnings
-from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.ledger_check import recomputed, verify_ledger
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import reprint
@@ -282,3 +283,12 @@ def test_it_is_audited_with_a_unit_more(private: Any) -> None:
 def test_a_rehearsal_is_of_the_same_kind(private: Any) -> None:
     done = run_rehearsal(PlannedOrder.of(Order(private.config)), None, Silent())
     assert stated(done.bundle)["adjacency"] == "add_remove"
+
+
+def test_a_mechanism_described_for_the_cheaper_adjacency_is_not_covered(agency: Any) -> None:
+    agency.run()
+    body = next(each.body for each in agency.entries() if each.kind == "charge")
+    recomputed(body)
+    cheaper = [described | {"adjacency": "add_remove"} for described in body["mechanisms"]]
+    with pytest.raises(LedgerError, match="described for add_remove, and charged for replace_one"):
+        recomputed({**body, "mechanisms": cheaper})

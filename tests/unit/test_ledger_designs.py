@@ -558,3 +558,14 @@ def test_lifetime_is_what_a_plain_account_has(ledger: Ledger) -> None:
     assert account.panel.design == LIFETIME
     assert not account.has_design
     assert account.remaining == Loss.of({"epsilon": "1", "delta": "1e-8"}, ("epsilon", "delta"))
+
+
+def test_without_a_design_all_periods_add_up_whatever_their_length(tmp_path: Path) -> None:
+    """And none can be put in force over them."""
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        register(ledger)
+        for number, period in enumerate(("2026-01", "2026-Q1", "2026")):
+            spend(ledger, f"run-{number}", "0.1", period)
+        assert ledger.account("census").spent_by_one()["epsilon"] == Decimal("0.3")
+        with pytest.raises(LedgerError, match="periods of several lengths"):
+            ledger.amend(dataset="census", design="any 2", reason="a panel now")

@@ -116,7 +116,10 @@ def test_a_source_given_for_this_once_needs_its_period(config: Path) -> None:
     other = from_options(["source.path=other.csv"])
     with pytest.raises(ConfigError, match="every period would release the same records"):
         load_order(Order(config, other))
-    assert load_order(Order(config, other).at_period("2026-Q2")).period is not None
+    assert load_order(Order(config).at_period("2026-Q2")).period_text == "2026-Q2"
+    elsewhere = load_order(Order(config, other).at_period("2026-Q2"))
+    assert elsewhere.period is not None
+    assert elsewhere.period_text is None  # its charge is for everybody: it may be any period's
     order = changed(config, "lfs-{period}.csv", "lfs.csv")
     with pytest.raises(ConfigError, match="every period would release the same records"):
         load_order(order.at_period("2026-Q2"))
