@@ -66,7 +66,7 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     limits = [name for name in ("share_lower", "share_upper") if name in first]
     compared = [name for name in ("earlier", "later") if name in first]
     tested = ["p_value"] if statistic in TESTED or compared else []
-    if tested and any(cell.get("method", "Wald") != "Wald" for cell in facts["cells"]):
+    if tested and any(cell["method"] != "Wald" for cell in facts["cells"]):
         tested.append("method")
     further = [*limits, *tested]
     marked = {True: "yes", False: ""}

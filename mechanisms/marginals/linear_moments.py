@@ -141,7 +141,9 @@ class Interval(NamedTuple):
     lower: float
     upper: float
     p_value: float = math.nan  # of the hypothesis that the value is 0; NaN if there is no test
-    by: str = "Wald"  # how the set is made: "Wald", "Fieller", "Anderson-Rubin" or "ranks"
+    by: str = (
+        "Wald"  # how the set is made: "Wald", "Fieller", "Anderson-Rubin", "ranks" or "limits"
+    )
 
 
 def _p_value(value: float, error: float) -> float:
@@ -151,6 +153,45 @@ def _p_value(value: float, error: float) -> float:
 def _wald(value: float, error: float, confidence: float) -> Interval:
     reach = normal_quantile(confidence) * error
     return Interval(value, error, value - reach, value + reach, _p_value(value, error))
+
+
+def change(earlier: Interval, later: Interval, confidence: float) -> Interval:
+    """The later of two independent estimates less the earlier one.
+
+    Their limits l and u are subtracted: the lower one of the difference is
+    t2 - t1 - sqrt((t2 - l2)^2 + (u1 - t1)^2), as for normal intervals, whose variances add. Where a
+    set is not made by a standard error the p-value goes by the reach towards 0.
+
+    Source: Zou and Donner 2008, "Construction of confidence limits about effect measures",
+    Statistics in Medicine 27.
+
+    Args:
+        earlier: With its set.
+        later: With its set.
+        confidence: Of both sets, and of the difference's.
+    """
+    value = later.value - earlier.value
+    error = math.hypot(later.standard_error, earlier.standard_error)
+    lower = value - math.hypot(later.value - later.lower, earlier.upper - earlier.value)
+    upper = value + math.hypot(later.upper - later.value, earlier.value - earlier.lower)
+    if math.isfinite(error):
+        return Interval(value, error, lower, upper, _p_value(value, error))
+    reach = (value - lower if value > 0 else upper - value) / normal_quantile(confidence)
+    return Interval(value, error, lower, upper, _p_value(value, reach), "limits")
+
+
+def rejected(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which hypotheses are rejected so that the level holds for all of them together.
+
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure", Scandinavian
+    Journal of Statistics 6.
+    """
+    found = [False] * len(p_values)
+    for step, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[place] > level / (len(p_values) - step):
+            break
+        found[place] = True
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,23 +4,17 @@ The noise of two releases is independent given what their records are, so its va
 those of sampling if the two samples are independent. Where people are in both, as in a panel, their
 answers are alike, the true variance of a change is smaller, and by how much nobody can tell without
 linking them: the intervals are then too wide.
-
-Sets that no standard error makes are subtracted end by end (Zou and Donner 2008, "Construction of
-confidence limits about effect measures", Statistics in Medicine 27): of two estimates with limits l
-and u the lower limit of their difference is t2 - t1 - sqrt((t2 - l2)^2 + (u1 - t1)^2). For normal
-intervals that is the sum of the variances.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import NormalDist
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.errors import QueryError
-from statpress.tasks.release.query import Measured
+from statpress.mechanisms.marginals.linear_moments import Interval, change, rejected
+from statpress.tasks.release.query import Measured, stated_interval
 
 _SAME = ("statistic", "statistic_of", "where", "of", "confidence")
 """What both answers have to be about."""
@@ -36,8 +30,7 @@ def change_of(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str,
     Returns:
         An answer like theirs, whose cells have besides ``earlier`` and ``later``, the estimates;
         ``p_value`` of no change; and ``changed``: whether there is one, at the confidence that is
-        stated for *all* cells together (Holm 1979, "A simple sequentially rejective multiple test
-        procedure").
+        stated for *all* cells together.
 
     Raises:
         QueryError: The questions differ, or no cell is in both answers.
@@ -53,11 +46,20 @@ def change_of(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str,
             where=", ".join(later["columns"]),
             next_step="Compare columns whose values are the same in both.",
         )
-    z = NormalDist().inv_cdf((1 + later["confidence"]) / 2)
-    cells = [_change(before[_key(cell)], cell, z) for cell in shared]
-    rejected = _holm([cell["p_value"] for cell in cells], 1 - later["confidence"])
-    for cell, changed in zip(cells, rejected, strict=True):
-        cell["changed"] = changed
+    confidence = later["confidence"]
+    pairs = [(before[_key(cell)], cell) for cell in shared]
+    changes = [change(_interval(one), _interval(other), confidence) for one, other in pairs]
+    marks = rejected([each.p_value for each in changes], 1 - confidence)
+    cells = [
+        {
+            "values": other["values"],
+            "earlier": one["estimate"],
+            "later": other["estimate"],
+            **stated_interval(each, "difference"),
+            "changed": changed,
+        }
+        for (one, other), each, changed in zip(pairs, changes, marks, strict=True)
+    ]
     only = len(before) + len(later["cells"]) - 2 * len(shared)
     notes = [f"{only} cells are in one of the releases only."] if only else []
     if later["of"].endswith("population"):
@@ -66,9 +68,9 @@ def change_of(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str,
             "better than their intervals say."
         )
     notes.append(
-        f"'changed' is right for all cells together with a probability of {later['confidence']:g} "
+        f"'changed' is right for all cells together with a probability of {confidence:g} "
         "where nothing changed; of intervals by themselves "
-        f"{1 - later['confidence']:.0%} leave out 0 then."
+        f"{1 - confidence:.0%} leave out 0 then."
     )
     return {**later, "notes": [*dict.fromkeys((*later["notes"], *notes))], "cells": cells}
 
@@ -111,36 +113,5 @@ def _key(cell: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in cell["values"].items()))
 
 
-def _change(earlier: Mapping[str, Any], later: Mapping[str, Any], z: float) -> dict[str, Any]:
-    """One cell's change, with its set at the confidence of z standard errors."""
-    change = later["estimate"] - earlier["estimate"]
-    lower = change - math.hypot(
-        later["estimate"] - later["lower"], earlier["upper"] - earlier["estimate"]
-    )
-    upper = change + math.hypot(
-        later["upper"] - later["estimate"], earlier["estimate"] - earlier["lower"]
-    )
-    error = math.hypot(later["standard_error"], earlier["standard_error"])
-    if not math.isfinite(error):  # of a set that no standard error makes: its reach towards 0
-        error = (change - lower if change > 0 else upper - change) / z
-    p = math.erfc(abs(change) / error / math.sqrt(2)) if error else float(change == 0)
-    return {
-        "values": later["values"],
-        "earlier": earlier["estimate"],
-        "later": later["estimate"],
-        "estimate": change,
-        "standard_error": math.hypot(later["standard_error"], earlier["standard_error"]),
-        "lower": lower,
-        "upper": upper,
-        "p_value": p,
-    }
-
-
-def _holm(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses are rejected, so that the level holds for all of them together."""
-    rejected = [False] * len(p_values)
-    for step, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[place] > level / (len(p_values) - step):
-            break
-        rejected[place] = True
-    return rejected
+def _interval(cell: Mapping[str, Any]) -> Interval:
+    return Interval(*(cell[part] for part in ("estimate", "standard_error", "lower", "upper")))

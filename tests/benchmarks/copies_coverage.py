@@ -304,7 +304,8 @@ def replicate(table: str, epsilon: float, seed: int) -> dict[str, Any]:
     ends = {"naive": (q - normal * np.sqrt(v), q + normal * np.sqrt(v))}
     each = np.array([figures(table, copy) for copy in copies])
     rubin = [combined(each[:, 0, f], each[:, 1, f]) for f in range(len(true))]
-    ends["copies"] = tuple(np.array([r.interval(LEVEL) for r in rubin]).T)  # type: ignore[assignment]
+    low, high = np.array([r.interval(LEVEL) for r in rubin]).T
+    ends["copies"] = low, high
     centre, reach = each[:, 0].mean(axis=0), normal * np.sqrt(each[:, 1].mean(axis=0))
     ends["without the variance between"] = centre - reach, centre + reach
     width = ends["copies"][1] - ends["copies"][0]

@@ -146,6 +146,7 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
         inspector._process.wait()
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
         assert not inspector.meets("gate", {"x": 1}, [Between("x", 2)])
+        assert inspector.meets("gate", {"x": 1}, [])  # nothing is limited
         monkeypatch.setattr(Between, "as_row", lambda self, observed: {"figure": self.figure})
         with pytest.raises(RuntimeError, match="left an expectation out"):
             inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from bad_input import N
+from monthly import monthly
 
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
@@ -36,7 +37,6 @@ from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
 from statpress.tasks.release.run_places import Outcome
 
-SERIES = "series: {name: lfs, period: {by: month, first: 2026-01, lag: 10 days}}\n"
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
 
@@ -59,20 +59,8 @@ class Office:
 
     def __init__(self, agency: Any, patch: pytest.MonkeyPatch) -> None:
         self.agency, self._patch = agency, patch
-        head, _, _ = agency.text.partition("products:")
-        agency.text = (
-            head.replace("title: Test release", "title: Labour force, {period}")
-            .replace(
-                "source: {path: data/source.parquet}",
-                SERIES + 'source: {path: "data/{period}.parquet"}',
-            )
-            .replace("epsilon: 1.0", "epsilon: 0.1")
-            .replace("delta: 1.0e-6", "delta: 0")
-            + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
-            + "columns: [region]}\n"
-            + "publish: {directory: releases, plots: false, formats: [csv]}\n"
-        )
-        agency.config.write_text(agency.text)
+        monthly(agency, "2026-01", ", lag: 10 days")
+        agency.replace("title: Test release", "title: Labour force, {period}")
         self.table = pq.read_table(agency.source)
         agency.source.unlink()
 

@@ -71,7 +71,7 @@ LIBRARIES = "python|statpress|numpy|opendp|pyarrow|python-flint|randomgen|scipy|
 LATE = re.compile(r'("delta_lower": ?\d\.\d{6})\d*')
 STATED = re.compile(r'("path": ?"privacy\.json",\s*"bytes": ?)\d+')  # with the digits above
 LIBRARY = re.compile(rf'("(?:{LIBRARIES})": ?")\d[\w.]*(")')
-PICTURE = re.compile(r"<(svg|script)\b(?! type).*?</\1>", re.DOTALL)
+PICTURE = re.compile(r"<(svg|script|style)\b(?! type).*?</\1>", re.DOTALL)
 WRITER = re.compile(rb"parquet-cpp-arrow version \d+\.\d+\.\d+")
 
 
@@ -178,7 +178,7 @@ def figures(facts: Any) -> Any:
 
 
 def without_pictures(page: str) -> str:
-    """A page with a hash in place of every picture and script."""
+    """A page with a hash in place of every picture, script and style."""
 
     def hashed(found: re.Match[str]) -> str:
         return f"<{found[1]} sha256={hashlib.sha256(found[0].encode()).hexdigest()[:24]}/>"

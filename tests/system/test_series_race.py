@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from monthly import monthly
 from victims import all_ended, press, warm
 
 from statpress.mechanisms.errors import LedgerError, OutputNotWritableError, PeriodError
@@ -30,20 +31,7 @@ AT_ONCE = 10
 def office(founded: Callable[..., Any], tmp_path: Path) -> Any:
     """An agency with a series and three of its files."""
     agency = founded(tmp_path)
-    head, _, _ = agency.text.partition("products:")
-    series = "series: {name: lfs, period: {by: month, first: 2020-01}}\n"
-    agency.text = (
-        head.replace(
-            "source: {path: data/source.parquet}",
-            series + 'source: {path: "data/{period}.parquet"}',
-        )
-        .replace("epsilon: 1.0", "epsilon: 0.1")
-        .replace("delta: 1.0e-6", "delta: 0")
-        + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
-        + "columns: [region]}\n"
-        + "publish: {directory: releases, plots: false, formats: [csv]}\n"
-    )
-    agency.config.write_text(agency.text)
+    monthly(agency, "2020-01")
     for month in ("2020-01", "2020-02", "2020-03"):
         shutil.copy(agency.source, agency.source.parent / f"{month}.parquet")
     warm()

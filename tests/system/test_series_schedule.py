@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from command_forks import forked_with_prefect
+from monthly import monthly
 from prefect_server import ask
 from ruamel.yaml import YAML
 from test_schedule import DEPLOY, ENDS, ended, pool_of, succeeded, wait, worker
@@ -37,20 +38,7 @@ LATE = MONTHS[2]
 def office(founded: Callable[..., Any], tmp_path: Path) -> Any:
     """An agency with a series, without the file of one month."""
     agency = founded(tmp_path, "labour")
-    head, _, _ = agency.text.partition("products:")
-    series = f"series: {{name: lfs, period: {{by: month, first: {FIRST}}}}}\n"
-    agency.text = (
-        head.replace(
-            "source: {path: data/source.parquet}",
-            series + 'source: {path: "data/{period}.parquet"}',
-        )
-        .replace("epsilon: 1.0", "epsilon: 0.1")
-        .replace("delta: 1.0e-6", "delta: 0")
-        + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
-        + "columns: [region]}\n"
-        + "publish: {directory: releases, plots: false, formats: [csv]}\n"
-    )
-    agency.config.write_text(agency.text)
+    monthly(agency, FIRST)
     for month in MONTHS:
         if month != LATE:
             deliver(agency, month)

@@ -171,6 +171,35 @@ def test_neither_the_loss_nor_an_estimate_depends_on_it() -> None:
     assert any(not np.allclose(plain.pairs[pair], used.pairs[pair]) for pair in PAIRS)
 
 
+def test_copies_know_nothing_of_it() -> None:
+    """Two priors leave the same copies of one release; a twin begins with the single file."""
+    made = mechanism(1.0, screen="no", copies=2)
+    earlier = released(population(1, 0.1), made, 1)
+    right = Model.of(earlier).as_prior(earlier, "a" * 64)
+    wrong = dict(turned(right))["reversed"]
+    private = population(2, 0.1)
+    found = [
+        made.postprocess(released(private, replace(made, prior=prior), 2))
+        for prior in (right, wrong)
+    ]
+    single, copies = zip(*((each.copies.codes, each.copies.sets) for each in found), strict=True)
+    assert not np.array_equal(*single)
+    assert all(np.array_equal(one, other) for one, other in zip(*copies, strict=True))
+
+    twins = [
+        [
+            each.copies._drawn(
+                Posterior.of(each.copies.released, Model.of(each.copies.released, carried=False)),
+                each.copies.codes,
+                np.random.default_rng(1),
+                0,
+            )
+        ]
+        for each in found
+    ]
+    assert not np.array_equal(twins[0][0], twins[1][0])
+
+
 def test_scores_with_a_prior_spend_no_more() -> None:
     """The scale of the scores, and what the filter lets later steps spend, are as without it."""
     codes = population(8, 0.0)
