@@ -33,8 +33,8 @@ from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.release_config import CheckConfig, ReleaseConfig
 from statpress.configs.yaml_text import Document, Findings, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
-from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, labels
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, Slot, labels
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateColumnError
 
 if TYPE_CHECKING:
@@ -84,8 +84,17 @@ def rest_of(document: Document) -> ReleaseConfig | None:
 
 def declared_columns(document: Document) -> frozenset[str]:
     """Names of all columns of the domain, those at fault as well."""
-    section = document.value.get("domain") if isinstance(document.value, dict) else None
-    return frozenset(section) if isinstance(section, dict) else frozenset()
+    written = document.value if isinstance(document.value, dict) else {}
+    sections = [written.get("domain")]
+    if isinstance(tables := written.get("tables"), dict):
+        sections = [each.get("domain") for each in tables.values() if isinstance(each, dict)]
+        sections.append({f"n_{name}": None for name in tables})
+    return frozenset(name for each in sections if isinstance(each, dict) for name in each)
+
+
+def place_of_column(config: ReleaseConfig, name: str) -> Keys:
+    """Where a column is declared."""
+    return ("domain", name) if config.linked is None else config.linked.place_of(name)
 
 
 def columns_in_order(
@@ -96,7 +105,7 @@ def columns_in_order(
     for name, column in config.domain.items():
 
         def read_lines(relative: str, name: str = name) -> list[str]:
-            where = document.where(("domain", name, "categories"))
+            where = document.where((*place_of_column(config, name), "categories"))
             path = (folder / relative).resolve()
             if path.suffix != ".txt" or folder.resolve() not in path.parents:
                 # Its lines are published, so it must not be a data file by mistake.
@@ -108,9 +117,10 @@ def columns_in_order(
             text = read_text(path, f"{where}: {relative}")
             return [line for line in text.splitlines() if line.strip()]
 
-        with findings.noting(), placed(document, ("domain", name)):
+        with findings.noting(), placed(document, place_of_column(config, name)):
             columns[name] = column.build(name, read_lines)
-            config.source.check_column(columns[name])
+            source = config.source if config.linked is None else config.linked.source_of(name)
+            source.check_column(columns[name])
     return columns
 
 
@@ -118,22 +128,34 @@ def domain_of(
     config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
 ) -> Domain:
     """The domain of the columns that are in order."""
+    linked = config.linked
     with placed(document, ("domain",)):
-        domain = Domain(tuple(columns.values()))
-    zeros = []
+        domain = Domain(tuple(columns.values() if linked is None else linked.flat(columns)))
+    zeros: list[ZeroPattern] = []
+    rules: list[ZeroPattern] = []
     for i, declared in enumerate(config.structural_zeros):
         if not columns.keys() >= declared.keys() & config.domain.keys():
             continue  # of a column that is not in order, which is said already
         with findings.noting(), placed(document, ("structural_zeros", i)):
-            zeros.append(build_zero(declared, columns))
+            zero = build_zero(declared, columns)
+            patterns = [zero] if linked is None else list(linked.patterns(zero))
+            (zeros if patterns == [zero] else rules).extend(patterns)
+    for i, rule in enumerate(config.rules if linked is not None else ()):
+        with findings.noting(), placed(document, ("rules", i)):
+            assert linked is not None
+            rules.extend(linked.broken(rule, columns))
     with placed(document, ("structural_zeros",)):
         # A unit of one record lacks none, and needs no cell for what it lacks.
-        return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
+        full = Domain(domain.columns, tuple(zeros), absent=config.privacy.pads, rules=tuple(rules))
+    with placed(document, ("rules",)):
+        if linked is not None:
+            linked.check_possible(full)
+    return full
 
 
 _PARTS = (
     "", "_debiased", "_estimates", "_table", "_raw", "_distribution", "_cells_band",
-    "_cumulative_band",
+    "_cumulative_band", "_households", "_persons",
 )  # fmt: skip
 """Of the names of files."""
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
@@ -241,13 +263,15 @@ class Limits:
     unreadable: Decimal
 
 
-def limits(column: Column, declared: CheckConfig | None) -> Limits:
-    """What the input gate accepts of a column.
+def limits(column: Column, checks: Mapping[str, CheckConfig]) -> Limits:
+    """What the input gate accepts of a column, in every place of a household alike.
 
     Without a declaration a value that has no cell of its own is not accepted, nor is one that
     cannot be read; clamped values are not limited.
     """
-    declared = declared or CheckConfig()
+    if isinstance(column, Slot):
+        column = column.of
+    declared = checks.get(column.name) or CheckConfig()
     missing, outside = declared.missing_at_most, declared.outside_at_most
     if missing is None:
         missing = Decimal(1) if column.missing else Decimal(0)
@@ -264,7 +288,7 @@ def compared(
     A share of 1 is never passed, so it is not compared.
     """
     for column in domain.columns:
-        most = limits(column, checks.get(column.name))
+        most = limits(column, checks)
         for fate in FATES:
             share = getattr(most, fate)
             if share is not None and share < 1:

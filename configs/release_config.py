@@ -33,6 +33,7 @@ from statpress.configs.formats import DEFAULT, Format
 from statpress.configs.products import AnyProduct
 from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
+from statpress.configs.tables import RuleConfig, TableConfig, Tables, both_tables
 from statpress.configs.upload_targets import Targets
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Size, Unit
 
@@ -103,7 +104,7 @@ def _size_of(unit: Unit | UnitColumn) -> tuple[str, str]:
     """Name of the size that goes with a unit, and the unit in words."""
     if isinstance(unit, UnitColumn):
         return "n_units", "a unit column"
-    return "n_records", "'unit: record'"
+    return "n_records", f"'unit: {unit}'"
 
 
 class PrivacyConfig(Section):
@@ -117,8 +118,8 @@ class PrivacyConfig(Section):
     n_records: SizeConfig | None = Field(
         default=None,
         description="Number of records in the source, public under replace_one; "
-        "for 'unit: record'. 'from_source' if a run is to count and publish it. Under add_remove "
-        "about how many, for planning.",
+        "for 'unit: record', and of households for 'unit: household'. 'from_source' if a run is to "
+        "count and publish it. Under add_remove about how many, for planning.",
     )
     n_units: SizeConfig | None = Field(
         default=None,
@@ -341,6 +342,13 @@ class ReleaseConfig(Section):
     privacy: PrivacyConfig
     budget: BudgetConfig
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    tables: Annotated[dict[Name, TableConfig], AfterValidator(both_tables)] | None = Field(
+        default=None,
+        description="Households and their persons, in place of 'source' and 'domain'.",
+    )
+    rules: list[RuleConfig] = Field(
+        default_factory=list, description="With 'tables': what the persons of a household keep."
+    )
     structural_zeros: list[ZeroConfig] = Field(
         default_factory=list,
         description="Combinations of values that no record can have: per pattern some columns, "
@@ -360,6 +368,47 @@ class ReleaseConfig(Section):
         default_factory=ResourcesConfig,
         description="What a run may take of its machine.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stand_in(cls, value: Any) -> Any:
+        """With tables there is neither source nor domain: what stands for them follows later."""
+        if not isinstance(value, dict) or value.get("tables") is None:
+            return value
+        for name in ("source", "domain"):
+            if name in value:
+                raise PydanticCustomError(
+                    "ConfigError", "each table has its own {name}: leave out '{name}' beside "
+                    "'tables'", {"name": name}
+                )  # fmt: skip
+        nothing = {"type": "integer", "lower": 0, "upper": 1}
+        return {**value, "source": {"path": "-", "format": "csv"}, "domain": {"-": nothing}}
+
+    @model_validator(mode="after")
+    def _of_tables(self) -> Self:
+        by_household = self.privacy.unit is Unit.HOUSEHOLD
+        if self.linked is None:
+            if by_household or self.rules:
+                raise PydanticCustomError(
+                    "ConfigError",
+                    "'unit: household' and 'rules' are for 'tables' of households and persons",
+                )
+            return self
+        if not by_household:
+            raise PydanticCustomError(
+                "ConfigError",
+                "write 'unit: household': a record holds a household with all its persons, so that "
+                "one person alone is not what the guarantee is for, but each is protected with "
+                "their household",
+            )
+        object.__setattr__(self, "domain", self.linked.columns)
+        object.__setattr__(self, "source", self.linked.source)
+        return self
+
+    @property
+    def linked(self) -> Tables | None:
+        """The tables of households and persons; None of a single source."""
+        return None if self.tables is None else Tables.of(self.tables)
 
     @field_validator("gate")
     @classmethod

@@ -18,6 +18,7 @@ from typing import Any
 from statpress.configs.checks import declared_columns, with_counts
 from statpress.configs.products import ProductConfig
 from statpress.configs.release_config import ReleaseConfig
+from statpress.configs.tables import LINKED_KIND
 from statpress.configs.yaml_text import Document, Findings, placed
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BudgetValueError, ConfigError
@@ -149,7 +150,8 @@ def requests_of(
     """
     declared = declared_columns(document)
     for name, product in config.products.items():
-        if not {*domain.names} >= {*product.columns}:
+        known_columns = {*domain.names} | {column.name for column in domain.declared}
+        if not known_columns >= {*product.columns}:
             continue  # which is said already
         mechanism, kind = product.mechanism, KINDS[product.kind]
         if mechanism == AUTO and [each.knobs for each in serving(kind)] == [kind.left_open]:
@@ -157,16 +159,25 @@ def requests_of(
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
         with findings.noting(), placed(document, ("products", name)):
+            columns = tuple(product.columns)
+            if config.linked is not None:
+                columns = config.linked.of_product(kind.name, columns)
+            elif kind.name == LINKED_KIND:
+                raise ConfigError(
+                    "The config has no 'tables' of households and persons.",
+                    where="kind",
+                    next_step="Write 'tables' in place of 'source' and 'domain', or another kind.",
+                )
             values = {f.name: getattr(product, f.name) for f in fields(knobs)}
             if values.get("known"):
-                own = domain.project(product.columns)
+                own = domain.project(columns)
                 values["known"] = with_counts(values["known"], own, folder, config.source.files)
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
             said = knobs(**values)
             further = further_of(kind, product)
             if further is not None:
-                own = domain.project(product.columns)
+                own = domain.project(columns)
                 kind.check_further(further, own, may_have_nulls(config, product))
             extra = kind.extra_columns(said)
             for column in extra:
@@ -177,7 +188,7 @@ def requests_of(
                 kind=kind,
                 mechanism=mechanism,
                 knobs=said,
-                columns=tuple(dict.fromkeys((*product.columns, *extra))),
+                columns=tuple(dict.fromkeys((*columns, *extra))),
                 share=shares[name],
                 open_share=product.share is None,
                 further=further,

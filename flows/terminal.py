@@ -42,11 +42,13 @@ def remember_home(folder: Path | None) -> None:
 def registration(config: ReleaseConfig) -> str:
     """The command that registers a config's dataset, but for the limits."""
     from statpress.configs.release_config import UnitColumn
-    from statpress.mechanisms.domain.domain import Adjacency
+    from statpress.mechanisms.domain.domain import Adjacency, Unit
 
     unit, words = config.privacy.unit, ["statpress", "ledger", "register", config.dataset]
     if isinstance(unit, UnitColumn):
         words += ["--unit-column", unit.column, "--max-records", str(unit.max_records)]
+    elif unit is not Unit.RECORD:
+        words += ["--unit", unit]
     size: object = "from_source" if config.privacy.is_from_source else config.privacy.size
     if config.privacy.adjacency is Adjacency.ADD_REMOVE:
         words += ["--adjacency", config.privacy.adjacency]

@@ -245,7 +245,7 @@ def register(
     delta: str | None = None,
     rho: str | None = None,
     adjacency: Literal["replace_one", "add_remove"] = "replace_one",
-    unit: Literal["record"] = "record",
+    unit: Literal["record", "household"] = "record",
     unit_column: str | None = None,
     max_records: int | None = None,
     n_units: Size | None = None,

@@ -35,11 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import Ranges
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal, Slot
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
+from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.prior import Prior, log_odds
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
@@ -71,6 +72,8 @@ Earlier = Callable[[Floats, float], tuple[Floats, Floats, Floats]]
 
 def _is_smoothed(column: Column) -> bool:
     """Whether a column has an order, and few enough cells to go by it."""
+    if isinstance(column, Slot):
+        return _is_smoothed(column.of)
     ordered = not isinstance(column, Categorical) or isinstance(column, Ordinal)
     n_places = column.n_bins if isinstance(column, Ranges) else column.n_values
     return ordered and n_places >= _FEWEST and column.size <= _MOST
@@ -178,6 +181,8 @@ def _kernel(column: Column, length: float) -> Floats:
 
 def _ordered_codes(column: Column) -> NDArray[np.int64]:
     """The codes that have neighbours; a special value is near to no other."""
+    if isinstance(column, Slot):
+        return _ordered_codes(column.of)
     codes = np.arange(column.n_values)
     return codes[~column.is_special(codes)] if isinstance(column, Ranges) else codes
 
@@ -549,7 +554,7 @@ class Model:
         }
         bases, denoised, nearer, odds = _denoise(
             one_way,
-            {pair: n * table for pair, table in centres(measured, one_way).items()},
+            {pair: n * table for pair, table in centres(measured, one_way, boxes=boxes).items()},
             residuals.values,
             measured,
             dict(scores),
@@ -581,7 +586,7 @@ class Model:
             elif pair in nearer:
                 start[pair] = earlier[pair][0] / n
             else:
-                start[pair] = np.multiply.outer(one_way[pair[0]], one_way[pair[1]])
+                start |= centres([pair], one_way, boxes=boxes)
         classes = LatentClasses.of(one_way, start if errors else {}, released.public_generator())
         fitted: dict[Group, Floats] = {}
         for (a, b), table in classes.smoothed(start, errors).items():
@@ -721,13 +726,14 @@ def one_ways(
 
     With a generator they are drawn from what the measurements leave open, without a prior.
     """
-    projected = []
+    projected, measured = [], []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
         if smoothed and variance and (prior is not None or _is_smoothed(declared)):
             estimate = n * _column_shares(declared, residuals, column, prior, rng)[0]
         elif rng is not None:
             estimate = estimate + math.sqrt(variance) * centred(rng.standard_normal(declared.size))
+        measured.append(estimate / n)
         shares = project_to_simplex(estimate, n).values / n
         possible = possible_cells((column,), released.sizes, boxes)
         if not possible.all():
@@ -744,7 +750,11 @@ def one_ways(
         if smoothed and variance and isinstance(declared, Categorical):
             shares = _with_every_category(shares, declared.n_values, possible, n)
         projected.append(shares)
-    return tuple(projected)
+    presence = Presence.of(released.domain)
+    if presence is None:
+        return tuple(projected)
+    variances = [residuals.variances[(column,)] / n**2 for column in range(len(projected))]
+    return presence.agreeing(projected, measured, variances)
 
 
 def _column_shares(
@@ -898,15 +908,29 @@ def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> 
 
 
 def centres(
-    pairs: Iterable[Group], one_way: Sequence[Floats], prior: Prior | None = None
+    pairs: Iterable[Group],
+    one_way: Sequence[Floats],
+    prior: Prior | None = None,
+    boxes: Sequence[Box] = (),
 ) -> dict[Group, Floats]:
-    """Shares of pairs with these margins: those of a prior that knows them, else products."""
-    return {
-        (a, b): prior.table((a, b), one_way[a], one_way[b])
-        if prior is not None and (a, b) in prior.pairs
-        else np.multiply.outer(one_way[a], one_way[b])
-        for a, b in pairs
-    }
+    """Shares of pairs with these margins: those of a prior that knows them, else products.
+
+    Of the columns of persons the products are of those who are there: independent given which
+    places of a household have a person.
+    """
+    presence = tuple(box for box in boxes if box.presence)
+    sizes = [len(p) for p in one_way]
+    found: dict[Group, Floats] = {}
+    for a, b in pairs:
+        margins = one_way[a], one_way[b]
+        if prior is not None and (a, b) in prior.pairs:
+            found[a, b] = prior.table((a, b), *margins)
+            continue
+        found[a, b] = np.multiply.outer(*margins)
+        possible = possible_cells((a, b), sizes, presence) if presence else None
+        if possible is not None and not possible.all():
+            found[a, b] = fit_pair(found[a, b], *margins, possible)
+    return found
 
 
 def from_independence(
@@ -920,7 +944,7 @@ def from_independence(
     prior = released.prior
     known: Collection[Group] = () if prior is None else scores.keys() & prior.pairs.keys()
     tables = centres(known, one_way, prior)
-    for pair, product in centres(known, one_way).items():
+    for pair, product in centres(known, one_way, boxes=boxes_of(released.domain)).items():
         apart = n * float(np.abs(tables[pair] - product).sum())
         distance = math.hypot(max(scores[pair].distance, 0.0), apart)
         found[pair] = replace(scores[pair], distance=distance)

@@ -53,6 +53,7 @@ from statpress.mechanisms.marginals.measurement import (
     release_marginals,
     scale_of,
 )
+from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.synthesis import synthesise
@@ -505,6 +506,7 @@ class Marginals:
             release.public_generator(),
             boxes=boxes_of(release.domain),
             known=release.known,
+            presence=Presence.of(release.domain),
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
         own = dataclasses.replace(release, beside=()).residuals()

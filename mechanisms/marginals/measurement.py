@@ -85,7 +85,7 @@ from statpress.mechanisms.marginals.residuals import (
     NoisyScores,
     NoisyTable,
 )
-from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of
+from statpress.mechanisms.marginals.target_tables import Box, Floats, Group, boxes_of
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
@@ -281,7 +281,7 @@ def release_marginals(
     if shares.screen and len(pairs) > 1:
         scores = score_pairs(
             coded,
-            references(pairs, n, p, first.prior),
+            references(pairs, n, p, first.prior, boxes_of(first.domain)),
             Fraction(shares.screen) * mu_squared,
             unit_records=unit_records,
             adjacency=adjacency,
@@ -325,10 +325,14 @@ def one_way_shares(first: NoisyMarginals) -> tuple[float, Sequence[Floats]]:
 
 
 def references(
-    pairs: Sequence[Group], n: float, p: Sequence[Floats], prior: Prior | None = None
+    pairs: Sequence[Group],
+    n: float,
+    p: Sequence[Floats],
+    prior: Prior | None = None,
+    boxes: Sequence[Box] = (),
 ) -> dict[Group, NDArray[np.int64]]:
     """The tables of whole records that pairs are compared with: a prior's, or products."""
-    tables = centres(pairs, p, prior)
+    tables = centres(pairs, p, prior, boxes)
     return {pair: np.rint(n * table).astype(np.int64) for pair, table in tables.items()}
 
 
@@ -359,7 +363,8 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
         if scores is None:
             return found
         before = replace(release, scores=None, tables=())
-        fixed = references(scores.pairs, *one_way_shares(before), release.prior)
+        boxes = boxes_of(release.domain)
+        fixed = references(scores.pairs, *one_way_shares(before), release.prior, boxes)
         distances = np.array(
             [
                 [int(np.abs(table - fixed[pair]).sum()) * GRID for table in both]

@@ -229,7 +229,7 @@ def _pairs(
             charts += [chart] if chart is not None else []
         if charts:
             blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
-    blocks.append(_list_of_pairs(name, rows, strengths))
+    blocks.append(list_of_pairs(name, rows, strengths))
     return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
 
 
@@ -289,7 +289,7 @@ def _kept(found: Microdata, pair: Group) -> str | None:
     return "strong" if association >= TYPICAL_ASSOCIATION else "weak"
 
 
-def _list_of_pairs(
+def list_of_pairs(
     name: str, rows: Sequence[Mapping[str, Any]], strengths: Mapping[Pair, float]
 ) -> Grid:
     """Every pair, those not to be trusted first; of many the first."""

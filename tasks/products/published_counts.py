@@ -38,6 +38,7 @@ from statpress.mechanisms.domain.columns import (
     Integer,
     Numeric,
     Ordinal,
+    Slot,
 )
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
@@ -62,7 +63,7 @@ LISTED_CELLS = 10_000
 """Cells of a column up to which they are listed in full."""
 
 _COLUMNS = MappingProxyType(
-    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
+    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date, Slot)}
 )
 _DATES = ("first", "last")
 
@@ -115,6 +116,8 @@ def _stated(value: Any) -> Any:
     """A declared value, or several, as JSON has them."""
     if isinstance(value, tuple):
         return tuple(map(_stated, value))
+    if isinstance(value, Column):
+        return describe_column(value)
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
@@ -131,7 +134,9 @@ def column_from(description: Mapping[str, Any]) -> Column:
         raise ValueError(f"there is no kind of column '{kind}' in this version")
     read = datetime.date.fromisoformat if kind == Date.kind else None
     for name, value in fields.items():
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, Mapping):  # of a place in a household, the column of persons
+            fields[name] = column_from(value)
+        elif isinstance(value, (list, tuple)):
             fields[name] = tuple(map(read, value)) if read else tuple(value)
         elif read and name in _DATES:
             fields[name] = read(value)

@@ -24,6 +24,7 @@ from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
 from statpress.mechanisms.marginals.linear_moments import Interval
+from statpress.mechanisms.marginals.linked import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals
@@ -201,6 +202,9 @@ def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
     return np.asarray(np.array([code(each) for each in uniques], dtype=np.int64)[places])
 
 
+_ABLE = (Marginals.name, LinkedMarginals.name)
+
+
 def opened(folder: Path, product: str | None = None, *, verified: bool = False) -> Measured:
     """A product of a bundle that answers questions.
 
@@ -219,7 +223,7 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
-        able = [name for name, facts in stated.items() if facts["mechanism"] == Marginals.name]
+        able = [name for name, facts in stated.items() if facts["mechanism"] in _ABLE]
     name = _chosen(product, able, folder)
     release = published_marginals(folder, name, stated[name], resources)
     return Measured(
