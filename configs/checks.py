@@ -69,6 +69,8 @@ def rest_of(document: Document) -> ReleaseConfig | None:
         places = [detail["loc"] for detail in error.errors(include_url=False)]
     except ConfigError:
         return None
+    if () in places:  # the config as a whole
+        return None
     for part, *inner in places:
         if part in _NAMED and inner and isinstance(value.get(part), dict):
             value[part] = {k: v for k, v in value[part].items() if k != inner[0]}

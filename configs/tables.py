@@ -69,6 +69,14 @@ class TableConfig(Section):
                 "persons need the key {name}, as they have 'of'",
                 {"name": f"'{missing[0]}'"},
             )
+        ordered = [name.removeprefix("-") for name in self.order or ()]
+        for name in ordered:
+            if name not in self.domain or ordered.count(name) > 1:
+                raise PydanticCustomError(
+                    "ConfigError",
+                    "'order' must name columns of the table's domain, each once, and {name} is not",
+                    {"name": f"'{name}'"},
+                )
         if self.of is None and (len(missing) < len(needed) or "orphans" in self.model_fields_set):
             raise PydanticCustomError(
                 "ConfigError", "a table that has no 'of' is of households; leave out the keys of "

@@ -352,8 +352,74 @@ def learnt_bases(
     bases = [Basis.of(c) for c in start]
     for _ in range(_UPDATES if variances else 0):
         posteriors = _all(deviations, variances, scores, bases)
-        bases = [Basis.of(c) for c in _updated(start, bases, posteriors)]
+        bases = [Basis.of(c) for c in _updated(start, bases, posteriors, _alike(columns))]
     return bases
+
+
+def _kind_of(one: Column, other: Column) -> tuple[object, ...] | None:
+    """What tells kinds of pairs apart of which a household has several; None of others."""
+    if isinstance(one, Slot) and isinstance(other, Slot):
+        apart = one.place != other.place and (one.place == 1, other.place == 1)
+        return one.of.name, other.of.name, apart
+    if isinstance(other, Slot):
+        return one.name, other.of.name
+    return (one.of.name, other.name) if isinstance(one, Slot) else None
+
+
+def _alike_places(
+    columns: Sequence[Column],
+    one_way: Sequence[Floats],
+    products: Mapping[Group, Floats],
+    residuals: Residuals,
+    variances: Mapping[Group, float],
+    boxes: Sequence[Box],
+    n: float,
+) -> dict[Group, Floats]:
+    """Shares of pairs of persons' columns that are related in every place as in all together.
+
+    The tables of one kind of pair are added up over the places and denoised; each pair is then the
+    table of its own margins with the odds ratios of the sum.
+    """
+    kinds: dict[tuple[object, ...], list[Group]] = {}
+    for a, b in variances:
+        kind = _kind_of(columns[a], columns[b])
+        if kind is not None:
+            kinds.setdefault(kind, []).append((a, b))
+    found: dict[Group, Floats] = {}
+    for pairs in kinds.values():
+        if len(pairs) < 2:
+            continue
+        block = tuple(slice(0, len(one_way[c]) - isinstance(columns[c], Slot)) for c in pairs[0])
+        centre = np.sum([products[pair][block] for pair in pairs], axis=0)
+        deviation = np.sum(
+            [(residuals.values[p] - centred(products[p]))[block] for p in pairs], axis=0
+        )
+        variance = sum(variances[pair] for pair in pairs)
+        bases = [
+            Basis.of(_first_covariance(centre.sum(axis=1 - axis) / centre.sum(), np.eye(size)))
+            for axis, size in enumerate(centre.shape)
+        ]
+        posterior = _posterior(deviation, variance, bases)
+        moved = along_axes(posterior.mean, [basis.vectors for basis in bases])
+        least = FLOOR * centre
+        together = np.maximum(centre + moved, least)
+        for pair in pairs:
+            start = products[pair] / n
+            rows, cols = start[block].sum(axis=1), start[block].sum(axis=0)
+            every = np.ones(together.shape, dtype=np.bool_)
+            start = start.copy()
+            start[block] = fit_pair(together, rows, cols, every)
+            found[pair] = start
+    return found
+
+
+def _alike(columns: Sequence[Column]) -> list[list[int]]:
+    """Positions of columns that share a covariance: of persons in the second place and later."""
+    found: dict[object, list[int]] = {}
+    for position, column in enumerate(columns):
+        later = isinstance(column, Slot) and column.place > 1
+        found.setdefault(column.of.name if later else position, []).append(position)
+    return list(found.values())
 
 
 def predicted(
@@ -458,7 +524,10 @@ def along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
 
 
 def _updated(
-    start: Sequence[Floats], bases: Sequence[Basis], posteriors: Mapping[Group, _Posterior]
+    start: Sequence[Floats],
+    bases: Sequence[Basis],
+    posteriors: Mapping[Group, _Posterior],
+    alike: Sequence[Sequence[int]],
 ) -> list[Floats]:
     """The covariances of all columns from the posteriors of their pairs."""
     weights = [max(_PRIOR_WEIGHT, _PRIOR_OF_A_CODE * len(c)) for c in start]
@@ -470,12 +539,14 @@ def _updated(
             inside = (mean / inner) @ mean.T + np.diag((variance / inner).sum(axis=1))
             sums[column] = sums[column] + p.kept * (q @ inside @ q.T) / p.strength
             weights[column] += p.kept * len(inner)
-    found_covariances = []
-    for total, weight in zip(sums, weights, strict=True):
-        covariance = total / weight
+    found = list(sums)
+    for positions in alike:
+        total = functools.reduce(np.add, [sums[position] for position in positions])
+        covariance = total / sum(weights[position] for position in positions)
         k = len(covariance)
-        found_covariances.append(covariance * ((k - 1) / np.trace(covariance)))
-    return found_covariances
+        for position in positions:
+            found[position] = covariance * ((k - 1) / np.trace(covariance))
+    return found
 
 
 _RARE = 3.0  # records of a cell whose columns are independent
@@ -552,12 +623,19 @@ class Model:
         measured: dict[Group, float] = {
             pair: variance for pair, variance in variances.items() if variance > 0
         }
+        products = {p: n * table for p, table in centres(measured, one_way, boxes=boxes).items()}
+        alike = {
+            pair: n * table
+            for pair, table in _alike_places(
+                released.domain.columns, one_way, products, residuals, measured, boxes, n
+            ).items()
+        }
         bases, denoised, nearer, odds = _denoise(
             one_way,
-            {pair: n * table for pair, table in centres(measured, one_way, boxes=boxes).items()},
+            products | alike,
             residuals.values,
             measured,
-            dict(scores),
+            {pair: score for pair, score in scores.items() if pair not in alike},
             released.domain.columns,
             earlier,
         )

@@ -13,11 +13,13 @@ held to by the start of the records and by every swap, as are the declared rules
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from statpress.mechanisms.domain.columns import Column, Slot
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.mechanism import Kind, Target
 from statpress.mechanisms.tables.count_tables import PAIRS, MicrodataKind
@@ -57,6 +59,15 @@ class LinkedKind(MicrodataKind):
 
 
 LINKED = LinkedKind("linked")
+_OF_HOUSEHOLDS, _OF_A_PERSON = 1.5, 3.0
+
+
+def _weight(one: Column, other: Column) -> float:
+    """How much a pair of columns counts: of two persons there are many times as many pairs."""
+    places = {column.place if isinstance(column, Slot) else 0 for column in (one, other)}
+    if len(places) > 1:
+        return 1.0
+    return _OF_HOUSEHOLDS if places == {0} else _OF_A_PERSON
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,16 @@ class LinkedMarginals(Marginals):
     def calibrate(cls, knobs: Any, target: Target) -> Self:
         """As ``Marginals.calibrate``, for all pairs of columns and without copies."""
         if isinstance(knobs, LinkedKnobs):
+            columns = target.domain.columns if target.domain is not None else ()
+            groups = (
+                ColumnGroup(columns=(one.name, other.name), weight=weight)
+                for one, other in itertools.combinations(columns, 2)
+                if (weight := _weight(one, other)) != 1
+            )
             knobs = MarginalsKnobs(
-                one_way_share=knobs.one_way_share, screen_share=knobs.screen_share, copies=1
+                groups=tuple(groups),
+                one_way_share=knobs.one_way_share,
+                screen_share=knobs.screen_share,
+                copies=1,
             )
         return super().calibrate(knobs, target)

@@ -273,6 +273,28 @@ class Release:
         name = self._named(product)[0]
         return _frame(*self._table_of(name), as_)
 
+    def households(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+        """The synthetic households of linked records, with a key that their persons have too.
+
+        Args:
+            product: Which linked records; by default the only ones.
+            as_: As of ``microdata``.
+
+        Raises:
+            QueryError: There are none of this name.
+            DependencyError: Polars is not installed.
+        """
+        name = self._named(product, "linked")[0]
+        return _frame(*self._table_of(f"{name}_households"), as_)
+
+    def persons(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+        """The synthetic persons of linked records, in the order of their households.
+
+        Takes and raises what ``households`` does.
+        """
+        name = self._named(product, "linked")[0]
+        return _frame(*self._table_of(f"{name}_persons"), as_)
+
     def copies(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
         """All copies of the synthetic records, with the number of each in the last column.
 
@@ -376,17 +398,18 @@ class Release:
             }
         )
 
-    def _named(self, product: str | None) -> tuple[str, Mapping[str, Any]]:
-        """The name of microdata and what the privacy statement has of them."""
+    def _named(self, product: str | None, kind: str = "microdata") -> tuple[str, Mapping[str, Any]]:
+        """The name of a product of a kind and what the privacy statement has of it."""
         stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))
         products = stated["products"].items()
-        known = {name: each for name, each in products if each.get("kind") == "microdata"}
+        known = {name: each for name, each in products if each.get("kind") == kind}
         product = product or self._product or (next(iter(known)) if len(known) == 1 else "")
         if product not in known:
             raise QueryError(
-                f"It is not clear which microdata: {', '.join(known) or 'there are none'}.",
+                f"It is not clear which product of kind '{kind}': "
+                f"{', '.join(known) or 'there are none'}.",
                 where=self.where,
-                next_step=nearest(product, list(known)) + "Name a product of kind microdata.",
+                next_step=nearest(product, list(known)) + f"Name a product of kind {kind}.",
             )
         return product, known[product]
 

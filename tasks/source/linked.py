@@ -233,11 +233,12 @@ def _slots(source: LinkedSource, persons: OpenSource) -> ir.Table:
         for index, column in enumerate(members.columns)
     }
     coded = engine_of(derived).stored(derived.select(household=derived.unit, **codes))
-    ordering = []
-    for name, falls in source.order:
-        code = coded[f"code_{members.names.index(name)}"]
-        ordering.append(code.desc() if falls else code)
-    ordering += [coded[name] for name in codes]
+    falling = {f"code_{members.names.index(name)}": falls for name, falls in source.order}
+    # Each column once: of one that is named twice Ibis takes the last direction.
+    ordering = [
+        coded[code].desc() if falling.get(code) else coded[code]
+        for code in dict.fromkeys([*falling, *codes])
+    ]
     ranked = coded.mutate(place=ibis.row_number().over(group_by="household", order_by=ordering))
     kept = ranked.filter(ranked.place < source.most)
     values = {
