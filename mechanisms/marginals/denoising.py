@@ -417,8 +417,10 @@ def _alike(columns: Sequence[Column]) -> list[list[int]]:
     """Positions of columns that share a covariance: of persons in the second place and later."""
     found: dict[object, list[int]] = {}
     for position, column in enumerate(columns):
-        later = isinstance(column, Slot) and column.place > 1
-        found.setdefault(column.of.name if later else position, []).append(position)
+        shared: object = position
+        if isinstance(column, Slot) and column.place > 1:
+            shared = column.of.name
+        found.setdefault(shared, []).append(position)
     return list(found.values())
 
 

@@ -113,11 +113,14 @@ def test_swaps_without_the_boxes_would_part_sizes_and_persons(tmp_path: Path) ->
     codes = np.stack(private(domain).columns, axis=1)
     sizes = [column.size for column in domain.columns]
     rng = np.random.default_rng(2)
-    group = (0, 4)  # tenure, and who is in the second place
-    (counts,) = counts_of(codes, [group], [(sizes[0], sizes[4])])
-    wanted = np.roll(counts.reshape(sizes[0], sizes[4]), 1, axis=0).astype(float)
+    targets = []
+    for column in (0, 1):  # tenure and size, each with who is in the second place
+        shape = sizes[column], sizes[4]
+        (counts,) = counts_of(codes, [(column, 4)], [shape])
+        wanted = np.roll(counts.reshape(shape), 1, axis=0).astype(float)
+        targets.append(TargetTable((column, 4), wanted, 1.0))
     for boxes, parted in ((boxes_of(domain), False), ((), True)):
         swapped = codes.copy()
-        swap_towards(swapped, [TargetTable(group, wanted, 1.0)], rng, boxes=boxes)
+        swap_towards(swapped, targets, rng, boxes=boxes)
         assert Counter(map(tuple, swapped.tolist())) != Counter(map(tuple, codes.tolist()))
         assert bool(impossible_records(swapped, boxes_of(domain)).any()) is parted
