@@ -77,7 +77,7 @@ class LinkedMarginals(Marginals):
     name: ClassVar[str] = "linked_marginals"
     kinds: ClassVar[tuple[Kind, ...]] = (LINKED,)
     knobs: ClassVar[type] = LinkedKnobs
-    published_as: ClassVar[str] = "linked"
+    published_as: ClassVar[str] = ""  # its kind is published by this mechanism only
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:

@@ -273,7 +273,7 @@ def kind_of(product: PlannedProduct[Any]) -> AnyKind:
 
 def kind_named(name: str, mechanism: str) -> AnyKind:
     """The kind of a product by what a privacy statement says of it."""
-    return KINDS[getattr(REGISTRY.get(mechanism), "published_as", name)]
+    return KINDS[getattr(REGISTRY.get(mechanism), "published_as", "") or name]
 
 
 def private_input(
