@@ -107,7 +107,7 @@ class Office:
         return {
             folder.name: sorted(folder.iterdir())
             for folder in sorted((self.agency.releases / "lfs").iterdir())
-            if not folder.is_symlink()
+            if folder.is_dir() and not folder.is_symlink()
         }
 
     @property
