@@ -541,7 +541,7 @@ class EstimatedTable:
         unknown = np.full(len(shares), np.nan)
         if self.covariance.objection or not self.unbiased:
             return shares.reshape(sizes), unknown.reshape(sizes), unknown.reshape(sizes)
-        p, own = np.clip(shares, 0.0, 1.0), self._variances(tally)
+        p, own = shares, self._variances(tally)
         if not self.size_is_public:
             rest, whole = self._variances(total - tally), self._variances(total)
             variances = (1 - p) * own + p * rest - p * (1 - p) * whole

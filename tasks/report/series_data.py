@@ -398,7 +398,7 @@ def package_text(data: SeriesData, files: Mapping[str, str]) -> str:
                 "primaryKey": ["period", *KEYS],
             },
         },
-        *({"name": Path(p).stem, "path": p, "title": words} for p, words in files.items()),
+        *({"name": p.replace(".", "-"), "path": p, "title": said} for p, said in files.items()),
     ]
     package = {
         "name": data.series.name.lower(),
