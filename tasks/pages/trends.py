@@ -199,15 +199,13 @@ def _drawing(trends: Trends, line: Trend, low: float, high: float, step: float) 
             upper = "L".join(f"{x} {top}" for x, _, top in ends)
             lower = "L".join(f"{x} {bottom}" for x, bottom, _ in reversed(ends))
             band += f"M{upper}L{lower}Z"
-    limits = "".join(
-        "M" + "L".join(f"{_x(at)} {y(_number(line.limit[at]))}" for at in run)
-        for run in (_runs(trends, line.limit) if line.limit else ())
-        if len(run) > 1
+    limits = "L".join(
+        f"{_x(place)} {y(limit)}" for place, limit in enumerate(line.limit) if limit is not None
     )
     marked = sorted({*trends.cuts, *trends.marks})
     breaks = "".join(f"M{_x(place) - _STEP // 2} 0V{_HEIGHT}" for place in marked)
     for name, drawn in (
-        ("band", band), ("whiskers", whiskers), ("limit", limits), ("break", breaks),
+        ("band", band), ("whiskers", whiskers), ("limit", limits and f"M{limits}"), ("break", breaks),
         ("line", path), ("dots", dots),
     ):  # fmt: skip
         parts += [f'<path class="{name}" d="{drawn}"/>'] if drawn else []

@@ -167,7 +167,7 @@ class SeriesWords:
 
     @property
     def missing(self) -> str:
-        """The periods without a release; empty without one."""
+        """The periods that have no bundle that counts; empty without one."""
         return ", ".join(map(str, self.data.missing))
 
     @property
@@ -313,7 +313,7 @@ class SeriesWords:
         for period in self.data.periods:
             bundle = by_period.get(period)
             if bundle is None:
-                rows.append((str(period), "no release", "", "", ""))
+                rows.append((str(period), "none", "", "", ""))
                 continue
             earlier = [_report(each, f"of {_made(each)}") for each in self.data.kept[period]]
             seal = f"{bundle.manifest['seal'][:16]}…"
