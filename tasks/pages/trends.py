@@ -205,8 +205,8 @@ def _drawing(trends: Trends, line: Trend, low: float, high: float, step: float) 
     marked = sorted({*trends.cuts, *trends.marks})
     breaks = "".join(f"M{_x(place) - _STEP // 2} 0V{_HEIGHT}" for place in marked)
     for name, drawn in (
-        ("band", band), ("whiskers", whiskers), ("limit", limits and f"M{limits}"), ("break", breaks),
-        ("line", path), ("dots", dots),
+        ("band", band), ("whiskers", whiskers), ("limit", limits and f"M{limits}"),
+        ("break", breaks), ("line", path), ("dots", dots),
     ):  # fmt: skip
         parts += [f'<path class="{name}" d="{drawn}"/>'] if drawn else []
     return (

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
@@ -87,9 +86,9 @@ from statpress.tasks.products.published_counts import (
     unlisted_in_words,
 )
 from statpress.tasks.products.tracked import (
-    CONFIDENCE,
     MOST_CELLS,
     MOST_PAIR_CELLS,
+    REACH,
     Reading,
     TrackedFigure,
     tracked_shares,
@@ -445,11 +444,10 @@ def _tracked(table: EstimatedTable, names: Sequence[str]) -> Iterator[TrackedFig
     """The shares of the cells of some columns."""
     if (found := table.shares(names)) is None:
         return
-    factor = normal_quantile(CONFIDENCE)
 
     def read(codes: tuple[int, ...]) -> Reading:
         share, error, reach = (float(each[codes]) for each in found)
-        return Reading.of(share, share - factor * reach, share + factor * reach, error)
+        return Reading.of(share, share - REACH * reach, share + REACH * reach, error)
 
     fields = {each["name"]: each for each in table.fields}
     columns = [table.domain[name] for name in names]

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from statpress.mechanisms.domain.columns import Column, labels
@@ -17,6 +18,8 @@ from statpress.tasks.products.distributions import cell_names
 SHARE = "share"
 CONFIDENCE = 0.95
 """Of the intervals of shares."""
+REACH = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Standard errors on either side of a normal interval."""
 MOST_CELLS = 1000
 """Cells of one column up to which their shares are tracked."""
 MOST_PAIR_CELLS = 60
