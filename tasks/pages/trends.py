@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STEP, _MARGIN, _HEIGHT = 10, 5, 300
 """Units of a drawing: from one position to the next, on either side, and in all."""
 _MOST_STEPS = 4  # of a scale
+_LEAST = 1e-9  # of the largest number, of which differences are not shown
 _MOST_DOTS = 40  # positions up to which every value has a dot
 _NOTHING = "no figure"
 
@@ -30,7 +31,7 @@ class Panel:
 
     Attributes:
         label: What it is of.
-        latest: The last value, as it is written.
+        latest: The last value, as it is written, with its position unless that is the last.
         words: What is to be seen, for a screen reader.
         low: The lower end of the scale, as it is written.
         high: The upper end.
@@ -99,7 +100,9 @@ def _steps(spans: Sequence[tuple[float, float]]) -> tuple[float, int]:
     (0.05, 4)
     """
     length = max((high - low for low, high in spans), default=0.0)
-    length = length or max((abs(high) for _, high in spans), default=0.0) or 1.0
+    largest = max((abs(end) for span in spans for end in span), default=0.0)
+    if length <= _LEAST * largest:
+        length = largest or 1.0
     power = 10.0 ** math.floor(math.log10(length / _MOST_STEPS))
     for step in (m * power for m in (1, 2, 5, 10, 20)):
         ends = [_ends(span, step) for span in spans]
@@ -134,7 +137,7 @@ def _scale(
     if span[0] >= 0:
         below = min(below, first)
     low = first - below
-    return round(low * step, 12), round((low + steps) * step, 12), step
+    return float(f"{low * step:.12g}"), float(f"{(low + steps) * step:.12g}"), step
 
 
 def _panel(trends: Trends, line: Trend, low: float, high: float, step: float) -> Panel:
@@ -142,6 +145,8 @@ def _panel(trends: Trends, line: Trend, low: float, high: float, step: float) ->
 
     known = [place for place, value in enumerate(line.values) if value is not None]
     latest = _value(trends, line, known[-1]) if known else _NOTHING
+    if known and known[-1] < len(trends.positions) - 1:
+        latest += f" in {trends.positions[known[-1]]}"
     drawing = _drawing(trends, line, low, high, step)
     return Panel(
         line.label, latest, _words(trends, line, known), trends.write(low), trends.write(high),

@@ -86,6 +86,7 @@ from statpress.tasks.products.published_counts import (
     unlisted_in_words,
 )
 from statpress.tasks.products.tracked import (
+    CONFIDENCE,
     MOST_CELLS,
     MOST_PAIR_CELLS,
     REACH,
@@ -451,7 +452,10 @@ def _tracked(table: EstimatedTable, names: Sequence[str]) -> Iterator[TrackedFig
 
     fields = {each["name"]: each for each in table.fields}
     columns = [table.domain[name] for name in names]
-    yield from tracked_shares(columns, [fields[name] for name in names], read)
+    certain = table.unbiased and not table.covariance.objection
+    yield from tracked_shares(
+        columns, [fields[name] for name in names], read, CONFIDENCE if certain else None
+    )
 
 
 _UNBIASED, _BIASED_RECORDS, _NOISY = "debiased", "estimates", "table"

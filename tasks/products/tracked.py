@@ -49,7 +49,7 @@ class TrackedFigure:
         cell: Of a share its columns, each with its value as published; empty of an estimate.
         label: The value in words, or what is estimated.
         reading: The figure.
-        confidence: Of its interval.
+        confidence: Of its interval; None where none is known, as of a biased figure.
         of: Whether the interval is about the ``records`` or the ``population`` that they are of.
     """
 
@@ -57,7 +57,7 @@ class TrackedFigure:
     cell: tuple[tuple[str, str], ...]
     label: str
     reading: Reading
-    confidence: float
+    confidence: float | None
     of: str
 
 
@@ -65,6 +65,7 @@ def tracked_shares(
     columns: Sequence[Column],
     fields: Sequence[Mapping[str, Any]],
     read: Callable[[tuple[int, ...]], Reading],
+    confidence: float | None = CONFIDENCE,
 ) -> Iterator[TrackedFigure]:
     """The shares of all cells of some columns, of the records that are missing in none of them.
 
@@ -72,6 +73,7 @@ def tracked_shares(
         columns: One, or several for their joint shares.
         fields: The same as the data package describes them.
         read: Gives the share of the cell with these codes.
+        confidence: Of their intervals; None where none is known.
     """
     values = [labels(column) for column in columns]
     words = [cell_names(*each) for each in zip(columns, fields, strict=True)]
@@ -81,4 +83,4 @@ def tracked_shares(
             for column, listed, code in zip(columns, values, codes, strict=True)
         )
         label = " · ".join(names[code] for names, code in zip(words, codes, strict=True))
-        yield TrackedFigure(SHARE, cell, label, read(codes), CONFIDENCE, "records")
+        yield TrackedFigure(SHARE, cell, label, read(codes), confidence, "records")

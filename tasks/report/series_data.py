@@ -39,10 +39,13 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "column_2": ("string", "Of a share of two columns together, the second column."),
     "category_2": ("string", "Its value."),
     "value": ("number", "As released; may lie outside what is possible. Null: there is none."),
-    "lower": ("number", "Lower end of the interval. Null: it has none, or no end."),
-    "upper": ("number", "Upper end of the interval. Null: it has none, or no end."),
+    "lower": ("number", "Lower end of the interval. Null: it has none, or none is known."),
+    "upper": ("number", "Upper end of the interval. Null: it has none, or none is known."),
     "standard_error": ("number", "Of the value. Null: it is not known."),
-    "confidence": ("number", "Level of the interval, of each figure by itself."),
+    "confidence": (
+        "number",
+        "Level of the interval, of each figure by itself. Null: none is known.",
+    ),
     "of": (
         "string",
         "What the interval is about: 'records', those that were counted, so that it allows for "

@@ -26,7 +26,7 @@ from statpress.tasks.pages.numbers import amount, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import replacing
 from statpress.tasks.products.distributions import heading
-from statpress.tasks.products.tracked import CONFIDENCE
+from statpress.tasks.products.tracked import CONFIDENCE, Reading
 from statpress.tasks.report.privacy_page import MEASURES
 from statpress.tasks.report.series_data import (
     KEYS,
@@ -232,19 +232,20 @@ class SeriesWords:
     def _trend(self, line: Line) -> Trend:
         figures = self.data.lines[line]
         found = [figures.get(period) for period in self.data.periods]
-        readings = [None if each is None else each.reading for each in found]
+        readings = [Reading(None) if each is None else each.reading for each in found]
         newest = figures[max(figures)]
-        level = "" if newest.confidence == CONFIDENCE else f", {share(newest.confidence)} interval"
-        # A band needs an end, as those of biased estimates have none.
-        banded = [r is not None and (r.lower, r.upper) != (None, None) for r in readings]
+        usual = newest.confidence in (CONFIDENCE, None)
+        level = "" if usual else f" ({share(newest.confidence)} interval)"
         return Trend(
             newest.label + level,
-            [None if r is None else r.value for r in readings],
-            [None if r is None else r.lower for r in readings],
-            [None if r is None else r.upper for r in readings],
-            banded=[b and r is not None and r.value is not None
-                    for b, r in zip(banded, readings, strict=True)],
-        )  # fmt: skip
+            [each.value for each in readings],
+            [each.lower for each in readings],
+            [each.upper for each in readings],
+            banded=[
+                each is not None and None not in (each.reading.value, each.confidence)
+                for each in found
+            ],
+        )
 
     def _place(self, period: SeriesPeriod) -> int:
         return period.number - self.data.periods[0].number

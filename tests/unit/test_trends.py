@@ -87,7 +87,9 @@ def test_scales_of_shares_are_equally_long_and_stay_possible() -> None:
     assert own[0].low != own[1].low and own[0].low >= "95 %"  # each as narrow as it can be
 
 
-@pytest.mark.parametrize("values", [[0.0, 0.0], [None, None], [5e-9, 5e-9], [1e300, -1e300]])
+@pytest.mark.parametrize(
+    "values", [[0.0, 0.0], [None, None], [5e-14, 7e-14], [38.0, 38.0 + 1e-14], [1e300, -1e300]]
+)
 def test_any_values_have_a_scale(values: list[float | None]) -> None:
     (panel,) = panels(Trends("t", ["a", "b"], [Trend("x", values)], str))
     assert "nan" not in str(panel.drawing) and "inf" not in str(panel.drawing)
@@ -222,3 +224,22 @@ def test_a_break_belongs_to_the_period_from_which_it_holds() -> None:
     assert isinstance(found, Break) and found.period == data.bundles[1].period and found.cuts
     assert [row["definition"] for row in data.rows()] == [1, 1, 2, 2, 2, 2]
     assert datetime.date(2000, 2, 1) == found.period.start
+
+
+def test_a_line_that_ended_says_when() -> None:
+    (panel,) = panels(trends(banded([0.1, 0.2, None, None])))
+    assert panel.latest == "20 % in 2026-02"
+
+
+def test_a_figure_without_an_interval_has_no_band_and_one_without_ends_the_whole_chart() -> None:
+    data = made_up(2, 1, 2)
+    for bundle, confidence in zip(data.bundles, (None, 0.9), strict=True):
+        reading = Reading.of(0.5, float("-inf"), float("inf"), None)
+        figure = TrackedFigure("mean", (), "mean", reading, confidence, "population")
+        vars(bundle)["figures"] = {"people": [figure]}
+    page = series_page(data, ["series.csv"], pictures=True)
+    assert '<path class="whiskers" d="M15 300V0"/>' in page and 'class="band"' not in page
+    assert "<td>0.5 (without ends)</td>" in page and '<td class="number">0.5</td>' in page
+    assert "mean (90 % interval)" in page
+    rows = list(data.rows())
+    assert [row["confidence"] for row in rows] == [None, 0.9]
