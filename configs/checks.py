@@ -40,7 +40,7 @@ from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateC
 if TYPE_CHECKING:
     from statpress.mechanisms.marginals.target_tables import KnownTotal
 
-_NAMED = ("domain", "products", "checks")
+_NAMED = ("domain", "geography", "products", "checks")
 _STAND_INS: dict[str, Any] = {
     "title": "-",
     "about": {},
@@ -398,27 +398,32 @@ def with_counts(
         counts = total.counts
         if counts is None:
             assert total.file is not None
-            path = _checked_path(total.file, folder, source)
+            path = public_path(total.file, folder, source, "totals", where="known")
             text = read_text(path, total.file)
             counts = _counts(text, [domain[column] for column in columns], total.file)
         totals[name] = KnownTotal(columns=columns, counts=counts)
     return totals
 
 
-def _checked_path(relative: str, folder: Path, source: str | None) -> Path:
+def public_path(relative: str, folder: Path, source: str | None, noun: str, *, where: str) -> Path:
+    """The path of a CSV file that is published with the config; for arguments see ``with_counts``.
+
+    Raises:
+        ConfigError: It is not below the config's folder, or it is the source.
+    """
     path = None if "\0" in relative else (folder / relative).resolve()
     if path is None or path.suffix != ".csv" or folder.resolve() not in path.parents:
         raise ConfigError(
             f"'{relative}' is not a .csv file in or below the config's folder.",
-            where="known",
-            next_step="Keep public totals in a .csv file in the config's folder.",
+            where=where,
+            next_step=f"Keep public {noun} in a .csv file in the config's folder.",
         )
     files = () if source is None else (folder / source, *_globbed(folder, source))
     if any(_same(path, each) for each in files):
         raise ConfigError(
-            f"'{relative}' is the private source, whose records would be published as totals.",
-            where="known",
-            next_step="Name a file of public totals.",
+            f"'{relative}' is the private source, whose records would be published as {noun}.",
+            where=where,
+            next_step=f"Name a file of public {noun}.",
         )
     return path
 
