@@ -10,8 +10,8 @@ increasing and piecewise linear. Then floors, and the largest remainders go up t
 solve that might not converge. Without bounds, the halvings together are the least squares over all
 children at once, as sums of independent estimates are on any tree.
 
-A rounding error is halved at every further step, so a cell is within 2 of the value that its
-halvings wanted for it, however many children there are. Time and memory are linear in cells.
+What a half is rounded by is taken up by its parts, each as its variance, so errors do not add up
+however many children there are. Time and memory are linear in cells.
 """
 
 from __future__ import annotations

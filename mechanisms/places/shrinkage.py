@@ -73,7 +73,12 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(
-        cls, sizes: Floats, whole: Floats, shares: Floats, spread: Floats, lump: Floats
+        cls,
+        sizes: Floats,
+        whole: Floats,
+        shares: Floats,
+        spread: Floats | float,
+        lump: Floats | float,
     ) -> Prior:
         """From records of places and of their parents, both above 0, and the parents' shares.
 
