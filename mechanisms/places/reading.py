@@ -41,7 +41,7 @@ from statpress.mechanisms.places.shrinkage import (
     SPREADS,
     GammaPosterior,
     Prior,
-    chosen,
+    likely_spreads,
     log_evidence,
     quantiles,
 )
@@ -53,7 +53,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _SIZE_SPREADS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-_SAMPLES = np.array([spread for spread, lump in SPREADS if lump == 1])
+_ONE_BY_ONE = SPREADS[SPREADS[:, 1] == 1]
 _BLOCK = 2**17
 _LOW, _HIGH = LEVELS.index(0.2), LEVELS.index(0.8)
 _DEVIATIONS = 1.683  # of a normal law between these two levels
@@ -198,7 +198,7 @@ def _children(
             for spread, lump in SPREADS
         ]
     )
-    spread, lump = np.array(SPREADS)[chosen(evidence, starts)].T[:, :, None]
+    spread, lump = likely_spreads(evidence, starts, SPREADS).T[:, :, None]
     curves = quantiles(Prior.of(sizes, whole, shares, spread, lump), estimates, sd)
     deviation = (curves[_HIGH] - curves[_LOW]) / _DEVIATIONS
     return divide(above, _at_total(curves, totals), np.maximum(deviation**2, 1e-6), starts, totals)
@@ -230,15 +230,16 @@ def _totals(above: Integers, estimates: Floats, variances: Floats, starts: Place
     guesses, errors = estimates.sum(axis=1), variances * cells
     least = variances / np.maximum((shares**2).sum(axis=1), 1 / cells)
     for _ in range(2):
-        sizes, _spread = _shrunken_sizes(guesses, errors, whole / siblings[owner], starts)
+        sizes, _ = _shrunken_sizes(guesses, errors, whole / siblings[owner], starts)
         sums = np.add.reduceat(sizes, starts[:-1])
         sizes = np.maximum(sizes * (mass / np.maximum(sums, 1e-300))[owner], 0.5)[:, None]
-        evidence = np.empty((len(_SAMPLES), len(estimates)))
-        for row, spread in zip(evidence, _SAMPLES, strict=True):
+        evidence = np.empty((len(_ONE_BY_ONE), len(estimates)))
+        for row, (spread, _) in zip(evidence, _ONE_BY_ONE, strict=True):
             variance = variances[:, None] + shares * sizes**2 * (spread + 1 / sizes)
             away = (estimates - sizes * shares) ** 2 / variance
             row[:] = -0.5 * (away + np.log(variance)).sum(axis=1)
-        between = sizes**2 * (_SAMPLES[chosen(evidence, starts)][:, None] + 1 / sizes)
+        spreads = likely_spreads(evidence, starts, _ONE_BY_ONE)[:, :1]
+        between = sizes**2 * (spreads + 1 / sizes)
         variance = variances[:, None] + shares * between
         weight = np.maximum((shares**2 / variance).sum(axis=1), 1e-300)
         guesses = (shares * estimates / variance).sum(axis=1) / weight

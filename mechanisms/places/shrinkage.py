@@ -12,10 +12,12 @@ the variance is less for a child that is a large part of its parent, by (1 - n /
 spread of 0 and lumps of 1 are a sample from the parent; 15 lumps a child are places that are as
 unlike as can be. The noise is Gaussian, of known variance.
 
-**Evidence.** The spread and the lumps of each child come from a list, by their likelihood given
-its noisy cells, with the shares of the list among its siblings, which are found by expectation and
-maximisation (Dempster, Laird and Rubin 1977) from equal ones, as prior. A child that is unlike its
-siblings is not made like them. There is always a member of the list that hardly shrinks.
+**Evidence.** Each child has the mean spread and lumps of a list, by their likelihood given its noisy
+cells, with the shares of the list among its siblings as prior, which are found from equal ones by
+expectation and maximisation (Dempster, Laird and Rubin 1977, doi
+10.1111/j.2517-6161.1977.tb01600.x). So a child that is unlike its siblings is not made like them,
+and where no child is like its parent, none is shrunk: a spread of 1 leaves a cell what it is but
+for noise and sign.
 
 **Posterior.** With a Gamma prior of shape a and scale b, and noise of variance 1, the density of x
 given z is proportional to x^(a-1) exp(-(x - u)^2 / 2), u = z - 1/b, whatever else. Its integral,
@@ -41,12 +43,12 @@ from statpress.mechanisms.places.tree import Places
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-SPREADS = ((0.0, 1), (0.001, 1), (0.003, 1), (0.01, 1), (0.03, 1), (0.1, 1), (0.3, 1), (1.0, 1)) + (
-    *((0.0, lump) for lump in (5, 20, 40, 100, 300)),
-    *((0.01, lump) for lump in (5, 20, 40)),
-    (0.1, 20),
+SPREADS = np.array(
+    [(spread, 1) for spread in (0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1)]
+    + [(0, lump) for lump in (5, 20, 40, 100, 300)]
+    + [(0.01, 5), (0.01, 20), (0.01, 40), (0.1, 20)]
 )
-"""Pairs of a spread and a size of lumps in records, from which each place has one."""
+"""The list, float64[17, 2]: pairs of a spread and a size of lumps in records."""
 
 LEVELS = (0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
 """Levels of the quantiles of a posterior."""
@@ -180,12 +182,13 @@ def quantiles(prior: Prior, z: Floats, sd: Floats) -> Floats:
     return np.maximum.accumulate(curves, axis=0)
 
 
-def chosen(evidence: Floats, starts: Places) -> Integers:
-    """int64[n]: the member of a list that is likeliest for each child, given its siblings'.
+def likely_spreads(evidence: Floats, starts: Places, listed: Floats) -> Floats:
+    """float64[n, 2]: mean spread and size of lumps of each child, given its cells and siblings.
 
     Args:
         evidence: float64[list, n], logarithms.
         starts: int64[parents + 1]: the children of parent i are starts[i] to starts[i + 1].
+        listed: float64[list, 2], as ``SPREADS``.
     """
     count, siblings = len(evidence), np.diff(starts)
     owner = np.repeat(np.arange(len(siblings)), siblings)
@@ -195,7 +198,7 @@ def chosen(evidence: Floats, starts: Places) -> Integers:
         own = share[:, owner] * likelihood
         own /= own.sum(axis=0)
         share = (np.add.reduceat(own, starts[:-1], axis=1) + 1 / count) / (siblings + 1)
-    return np.asarray(np.argmax(share[:, owner] * likelihood, axis=0))
+    return np.asarray(own.T @ listed)
 
 
 def _between(values: Floats, grid: Floats) -> tuple[Integers, Floats]:
