@@ -62,6 +62,7 @@ from statpress.mechanisms.mechanism import (
 )
 from statpress.mechanisms.places.estimates import LevelTable, PlaceEstimates
 from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.readable import read_tables, readable
 from statpress.mechanisms.places.tree import Places, Tree
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.randomness import (
@@ -195,6 +196,19 @@ class NoisyPlaces:
             self.geography, sizes_of(self.domain, self.geography), self.tables, self.scales,
             self.n_records, self.values,
         )  # fmt: skip
+
+    def whole_numbers(self, estimates: PlaceEstimates) -> list[Integers | None]:
+        """By table whole numbers that are not negative and add up, from the estimates.
+
+        Returns:
+            int64[n, *cells]; None for a table that cannot be read with the others.
+        """
+        totals = None
+        if self.geography.exact and self.geography.sizes is not None:
+            sizes = self.geography.sizes.astype(np.int64)
+            totals = sums_up(self.geography.tree, sizes)
+        asked = [(table.level, table.group) for table in self.tables]
+        return read_tables(estimates, asked, totals, self.n_records)
 
     def digest(self) -> str:
         """SHA-256 of all that was drawn, as little-endian int64."""
@@ -429,6 +443,12 @@ class PlaceTables:
         """mu-GDP for units of up to ``unit_records``, and in proportion for others."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         return GaussianLoss(self.mu * Fraction(unit_records, self.unit_records))
+
+    @property
+    def readable(self) -> list[bool]:
+        """Of each table whether it is published as whole numbers too."""
+        asked = [(table.level, table.group) for table in self.tables]
+        return readable(asked, totals=self.places.exact)
 
     @property
     def sensitivity_squared(self) -> int:

@@ -62,6 +62,7 @@ from statpress.tasks.products.true_errors import (
 )
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Planned = PlannedProduct[PlaceTables]
 
 MOST_BARS = 40
@@ -80,6 +81,14 @@ _FIGURES = {
     "lower": ("number", "Lower end of the 95 % interval."),
     "upper": ("number", "Upper end of the 95 % interval."),
 }
+_WHOLE = {
+    "projected": (
+        "integer",
+        "Whole number for use in a table: not negative, and adding up over places and over "
+        "columns. Small places are drawn towards the place that they lie in as far as the noisy "
+        "counts say that they are like it, so it is biased; not for intervals.",
+    ),
+}
 _PLACES = {
     "level": ("string", "Name of the level."),
     "place": ("string", "Code of the place; a place that ends further up is listed once more."),
@@ -91,10 +100,11 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class DerivedPlaces:
-    """What was released, and the estimates that follow from it."""
+    """What was released, and the estimates and whole numbers that follow from it."""
 
     raw: NoisyPlaces
     estimates: PlaceEstimates
+    whole: Sequence[Integers | None]
 
 
 def stem_of(name: str, tables: Sequence[MeasuredTable], place: int, levels: Sequence[str]) -> str:
@@ -116,7 +126,8 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
     core = TABLE
 
     def postprocess(self, product: Planned, raw: NoisyPlaces, n_records: int) -> DerivedPlaces:
-        return DerivedPlaces(raw, raw.estimates())
+        estimates = raw.estimates()
+        return DerivedPlaces(raw, estimates, raw.whole_numbers(estimates))
 
     def publication(self, product: Planned, derived: DerivedPlaces | None = None) -> Publication:
         """The tables from the root down, and the places."""
@@ -132,7 +143,10 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
         of = " by ".join(own.names[1:]) or "records"
         listed = DataTable(
             stem=stem_of(product.name, mechanism.tables, place, geography.tree.levels),
-            fields=[*map(column_field, own.columns), *described(_FIGURES)],
+            fields=[
+                *map(column_field, own.columns),
+                *described(_FIGURES | (_WHOLE if mechanism.readable[place] else {})),
+            ],
             title=f"estimated counts of {of} in every {level}, with standard errors",
             most_rows=own.n_cells,
             domain=own,
@@ -152,6 +166,9 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
             "lower": values - NORMAL_95 * errors,
             "upper": values + NORMAL_95 * errors,
         }
+        whole = derived.whole[place]
+        if whole is not None:
+            figures["projected"] = whole.ravel()
         rows = cell_rows(own, np.arange(own.n_cells), figures)
         return replace(listed, expected=own.n_cells, rows=rows)
 
@@ -272,7 +289,9 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
             [
                 "Every place of every level has unbiased estimates, which add up from the smallest "
                 "places to the largest. Use them with their standard errors; where a place is "
-                "small its counts may be mostly noise, and negative."
+                "small its counts may be mostly noise, and negative. Where a table is to be read, "
+                "take the whole numbers of the column projected, which add up too and are never "
+                "negative, but are biased and have no intervals."
             ]
         )
         blocks: list[Block] = [lead, Grid(headings, rows, title="Tables, and errors to expect")]
@@ -425,9 +444,13 @@ _NOTE = (
     "**Tables of places.** Every table of every level was measured with noise, and all were "
     "combined by least squares: each estimate is unbiased, has the least variance that a weighted "
     "sum of the noisy counts can have, and adds up over places and columns. Estimates of small "
-    "places may be negative, and must not be rounded up to 0 before they are added up. The errors "
-    "of two places are related: for the sum of several take its error from `statpress query`, not "
-    "from the errors of its parts."
+    "places may be negative, and must not be rounded up to 0 before they are added up: take them "
+    "for what is computed, with their errors. The column `projected` is for tables that are "
+    "printed: whole numbers that are not negative and add up over places and over columns. Small "
+    "places are drawn there towards the place that they lie in, as far as the noisy counts say "
+    "that they are like it; that is closer to the truth in most cells, biased in all, and has no "
+    "intervals. The errors of two places are related: for the sum of several take its error from "
+    "`statpress query`, not from the errors of its parts."
 )
 
 PLACE_FILES = TablesOfPlaces()

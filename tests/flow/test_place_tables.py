@@ -84,12 +84,15 @@ def test_a_release_and_its_files(places: Any) -> None:
         read(bundle, f"people_{level}") for level in ("nation", "state", "tract")
     )
     assert list(tract.columns) == [
-        "tract", "age", "raw", "estimate", "standard_error", "lower", "upper",
+        "tract", "age", "raw", "estimate", "standard_error", "lower", "upper", "projected",
     ]  # fmt: skip
     assert sorted(set(tract["tract"])) == ["A1", "A2", "B1", "B2", "B3", "C", "D1"]
     for one, other in ((nation, state), (state, tract)):
-        sums = [each.groupby("age")["estimate"].sum() for each in (one, other)]
-        assert np.allclose(*sums)
+        sums = [each.groupby("age")[["estimate", "projected"]].sum() for each in (one, other)]
+        assert np.allclose(*(each["estimate"] for each in sums))
+        assert (sums[0]["projected"] == sums[1]["projected"]).all()
+        assert other["projected"].min() >= 0
+    assert nation["projected"].sum() == N
     assert nation["estimate"].sum() == pytest.approx(N)
     assert ((tract["estimate"] - tract["lower"]) / tract["standard_error"]).round(6).eq(1.96).all()
     first, same = (each[each.iloc[:, 0] == "C"].reset_index(drop=True) for each in (state, tract))
