@@ -19,6 +19,20 @@ from statpress.mechanisms.marginals.analyses import Analyses, Kept
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.places.estimates import PlaceEstimates
+from statpress.mechanisms.places.tree import Tree
+
+
+def leaves_of(tree: Tree, where: Kept) -> NDArray[np.bool_]:
+    """bool[places of the last level]: those that lie in a place of every condition on a level."""
+    inside = np.ones(1, dtype=bool)
+    for level, name in enumerate(tree.levels):
+        if level:
+            inside = inside[tree.parents[level - 1]]
+        if name in where:
+            own = np.zeros(tree.sizes[level], dtype=bool)
+            own[list(where[name])] = True
+            inside = inside & own
+    return inside
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -34,26 +48,13 @@ class PlaceAnalyses(Analyses):
 
     def at(self, where: Kept) -> tuple[Analyses, Kept]:
         """The tables of the places that meet the conditions on levels, and the other conditions."""
-        chosen = self._leaves(where)
+        chosen = leaves_of(self.estimates.tree, where)
         key = np.packbits(chosen).tobytes()
         if key not in self._unions:
             self._unions[key] = self.estimates.union(chosen)
         own = Analyses(domain=self.domain, residuals=self._unions[key], confidence=self.confidence)
         levels = self.estimates.tree.levels
         return own, {name: codes for name, codes in where.items() if name not in levels}
-
-    def _leaves(self, where: Kept) -> NDArray[np.bool_]:
-        """bool[places of the last level]: those that lie in a place of every condition."""
-        tree = self.estimates.tree
-        inside = np.ones(1, dtype=bool)
-        for level, name in enumerate(tree.levels):
-            if level:
-                inside = inside[tree.parents[level - 1]]
-            if name in where:
-                own = np.zeros(tree.sizes[level], dtype=bool)
-                own[list(where[name])] = True
-                inside = inside & own
-        return inside
 
     def mean(self, name: str, where: Kept) -> Interval:
         own, rest = self.at(where)
@@ -82,7 +83,9 @@ class PlaceAnalyses(Analyses):
     def difference(
         self, name: str, one: Kept, other: Kept, codes: Collection[int] | None = None
     ) -> Interval:
-        if not np.array_equal(self._leaves(one), self._leaves(other)):
+        if not np.array_equal(
+            leaves_of(self.estimates.tree, one), leaves_of(self.estimates.tree, other)
+        ):
             raise QueryError(
                 "Differences between places are not answered: their errors are related.",
                 next_step="Compare values of another column within places, with --where.",

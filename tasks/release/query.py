@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Categorical, Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
-from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
+from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.places.estimates import PlaceEstimates
-from statpress.mechanisms.places.place_analyses import PlaceAnalyses
+from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.answer_words import named_cells, standing
@@ -49,6 +49,10 @@ _EVENLY = (
     "Numbers count as evenly spread over their cells, and no interval allows for what that hides; "
     "records without a number do not count."
 )
+
+
+Where = dict[str, Collection[int]]
+"""Per column the codes that a condition counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +142,11 @@ class Measured:
                 f"Its columns: {', '.join(self.domain.names)}.",
             )
         return self.domain[name]
+
+    def listed(self, name: str, codes: Iterable[int], where: Kept) -> list[int]:
+        """Those of a column's codes whose cells are listed under some conditions."""
+        del name, where
+        return list(codes)
 
     @contextmanager
     def told(self, names: Iterable[str]) -> Iterator[None]:
@@ -233,6 +242,16 @@ class MeasuredPlaces(Measured):
             estimates=self.estimates,
         )
 
+    def listed(self, name: str, codes: Iterable[int], where: Kept) -> list[int]:
+        """Of a level the places that have something in common with those of the conditions."""
+        tree = self.estimates.tree
+        if name not in tree.levels:
+            return list(codes)
+        inside = leaves_of(tree, where).astype(np.float64)
+        for level in range(len(tree.levels) - 1, tree.levels.index(name), -1):
+            inside = tree.sums(level, inside)
+        return [code for code in codes if inside[code]]
+
     @contextmanager
     def told(self, names: Iterable[str]) -> Iterator[None]:
         try:
@@ -301,7 +320,6 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
     )  # fmt: skip
 
 
-Where = dict[str, Collection[int]]
 STATISTICS: dict[str, Callable[[Analyses, Question, Where], Interval]] = {
     "count": lambda asked, _, where: asked.count(where),
     "mean": lambda asked, q, where: asked.mean(q.of[0], where),
@@ -342,7 +360,10 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         name: _values(columns[name], written) for name, written in question.conditions.items()
     }
     allowed = {name: _codes(columns[name], values) for name, values in conditions.items()}
-    every = {name: allowed.get(name, list(range(columns[name].size))) for name in listed}
+    every = {
+        name: measured.listed(name, allowed.get(name, range(columns[name].size)), allowed)
+        for name in listed
+    }
     if question.statistic == "share":
         every |= {q: [c for c in every[q] if c != columns[q].missing_code] for q in question.of}
     if np.prod([float(len(codes)) for codes in every.values()]) > _MOST_CELLS:

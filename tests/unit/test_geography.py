@@ -162,6 +162,9 @@ SECTIONS = {
     "unknown key": ("file: places.csv", "file: places.csv, level: x", "no key 'level'"),
     "no level": ("at: {state: [[sex]]", "at: {county: [[sex]]", "no level 'county'"),
     "no geography": ("at: {state", "geography: town, at: {state", "no geography 'town'"),
+    "undeclared": ("state: [[sex]]", "state: [[sex, ag]]", "declares no column 'ag'"),
+    "reserved column": ("at: {state: [[sex]], tract: [[sex]]}",
+                        "at: [state], columns: [upper]", "column of every table of places"),
     "no at": ("at: {state: [[sex]], tract: [[sex]]}", "mechanism: place_tables, columns: [sex]",
               "need a geography"),
 }  # fmt: skip
@@ -186,3 +189,22 @@ def test_a_product_without_a_geography_is_told_what_to_declare(tmp_path: Path) -
     with pytest.raises(ConfigError, match="need a geography") as refused:
         load(path).plan()
     assert refused.value.next_step is not None and "geography" in refused.value.next_step
+
+
+def test_files_of_levels_are_no_other_products(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text(WIDE)
+    path = tmp_path / "release.yaml"
+    other = "  people_tract: {kind: table, mechanism: laplace, columns: [sex]}\n"
+    path.write_text(CONFIG.replace("publish:", f"{other}publish:"))
+    with pytest.raises(ConfigError, match="written to the same file"):
+        load(path)
+    path.write_text(path.read_text().replace("people_tract", "people_tracts"))
+    assert len(load(path).requests) == 2
+
+
+def test_a_level_that_would_be_a_column_of_every_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text(WIDE.replace("state", "raw"))
+    path = tmp_path / "release.yaml"
+    path.write_text(CONFIG.replace("[state, tract]", "[raw, tract]").replace("{state:", "{raw:"))
+    with pytest.raises(ConfigError, match="column of every table of places"):
+        load(path)
