@@ -26,7 +26,7 @@ from statpress.mechanisms.places.tree import Places
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_NEAR = 1e-3  # of the total of a row, far enough below 1/2 for the remainders to reach it
+_NEAR = 0.1  # to the total of a row; below 1 the remainders reach it
 _STEPS = 200
 
 
@@ -104,8 +104,9 @@ def _shifted(wanted: Floats, variances: Floats, most: Integers, totals: Integers
             return values
         low, high = np.where(gap > 0, shift, low), np.where(gap < 0, shift, high)
         slope = np.sum(variances * ((values > 0) & (values < most)), axis=1)
-        step = shift + gap / np.maximum(slope, 1e-300)
-        shift = np.where((step > low) & (step < high), step, (low + high) / 2)
+        step = shift + gap / np.where(slope > 0, slope, 1)
+        inside = (slope > 0) & (step > low) & (step < high)
+        shift = np.where(inside, step, (low + high) / 2)
     raise ArithmeticError(
         "divide: no shift reaches the totals. Check that they are from 0 to what their parents "
         "have, and that no value is a NaN."

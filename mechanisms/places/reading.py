@@ -55,6 +55,7 @@ Integers = NDArray[np.int64]
 _SIZE_SPREADS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _ONE_BY_ONE = SPREADS[SPREADS[:, 1] == 1]
 _BLOCK = 2**17
+_VARIANCES = (1e-6, 1e18)  # what is exact to a thousandth, and what says nothing
 _LOW, _HIGH = LEVELS.index(0.2), LEVELS.index(0.8)
 _DEVIATIONS = 1.683  # of a normal law between these two levels
 
@@ -73,7 +74,8 @@ def read(
         tree: Who lies in whom.
         estimates: For each level float64[places, *cells], from the root down. A level may have
             fewer axes than the one above: it then has the first ones.
-        variances: For each level float64[places] or one number, above 0: of the error of a cell.
+        variances: For each level float64[places] or one number: of the error of a cell. Infinite
+            for a place below the root that has no estimate, which is then read from its parent.
         total: Records of the root, where public; else what its estimates add up to, at least 0.
         margins: For each level int64[places, *first axes], sums of the table over its other axes
             that are public or read before, additive over places; with no axis totals of places.
@@ -84,11 +86,13 @@ def read(
         up to it, and cells to their margins.
 
     Raises:
-        ValueError: Shapes do not fit each other, a number is not finite, a variance is not above 0,
-            or the margins do not add up.
+        ValueError: Shapes do not fit each other, an estimate of finite variance is not finite, a
+            variance is negative or a NaN, or the margins do not add up.
     """
     given = [None] * len(tree.levels) if margins is None else list(margins)
     _check(tree, estimates, variances, given, total)
+    if not np.isfinite(estimates[0]).all():
+        raise ValueError(f"read: level '{tree.levels[0]}' has an estimate without a value.")
     tables: list[Integers] = []
     for level, (own, margin) in enumerate(zip(estimates, given, strict=True)):
         table = np.empty(own.shape, dtype=np.int64)
@@ -121,11 +125,14 @@ def read_level(
         level: From 1.
         above: int64[places of the level above, *cells], the tables already read.
         estimates: float64[places, *cells].
-        variances: float64[places] or one number, above 0.
+        variances: float64[places] or one number, as for ``read``.
         margins: int64[places, *first axes], or None.
 
     Yields:
         Places of the level, in order, and int64[of these, *cells].
+
+    Raises:
+        ValueError: An estimate of finite variance is not finite.
     """
     starts, shape = tree.starts(level - 1), estimates.shape[1:]
     cells, spread = math.prod(shape), np.broadcast_to(variances, len(estimates))
@@ -134,10 +141,14 @@ def read_level(
         most = int(starts[first]) + _BLOCK // cells
         last = max(int(np.searchsorted(starts, most, side="right")) - 1, first + 1)
         rows = slice(int(starts[first]), int(starts[last]))
+        known = np.isfinite(spread[rows])
+        own = np.asarray(estimates[rows], dtype=np.float64).reshape(-1, cells)
+        if not np.isfinite(own[known]).all():
+            raise ValueError(f"read: level '{tree.levels[level]}' has an estimate without a value.")
         block = _families(
             above[first:last].reshape(last - first, cells),
-            np.asarray(estimates[rows], dtype=np.float64).reshape(-1, cells),
-            np.asarray(spread[rows], dtype=np.float64),
+            np.where(known[:, None], own, 0.0),
+            np.clip(spread[rows], *_VARIANCES).astype(np.float64),
             starts[first : last + 1] - starts[first],
             None if margins is None else margins[rows].reshape(rows.stop - rows.start, -1),
         )
@@ -283,9 +294,9 @@ def _check(
                 f"level above, but its estimates have the shape {shape}."
             )
         spread = np.asarray(variances[level])
-        if spread.shape not in ((), (places,)) or not np.all((spread > 0) & (spread < np.inf)):
+        if spread.shape not in ((), (places,)) or not np.all(spread >= 0):
             raise ValueError(
-                f"read: give one finite variance above 0 for level '{name}', or one a place."
+                f"read: give one variance of at least 0 for level '{name}', or one for each place."
             )
         if margin is None:
             continue
