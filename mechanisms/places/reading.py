@@ -54,7 +54,7 @@ Integers = NDArray[np.int64]
 
 _SIZE_SPREADS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _ONE_BY_ONE = SPREADS[SPREADS[:, 1] == 1]
-_BLOCK = 2**17
+_BLOCK = 2**14  # cells at once: what fits a processor's own memory
 _VARIANCES = (1e-6, 1e18)  # what is exact to a thousandth, and what says nothing
 _LOW, _HIGH = LEVELS.index(0.2), LEVELS.index(0.8)
 _DEVIATIONS = 1.683  # of a normal law between these two levels
@@ -117,8 +117,8 @@ def read_level(
 ) -> Iterator[tuple[slice, Integers]]:
     """Tables of the places of a level below the first, some parents at a time.
 
-    Memory is some 40 times what 2**17 cells, or the children of one place, take; estimates may
-    be on disk (``numpy.memmap``).
+    Memory is some ten times that of the estimates of the children of one place, or of 2**14 cells;
+    estimates may be on disk (``numpy.memmap``).
 
     Args:
         tree: Who lies in whom.
@@ -199,20 +199,30 @@ def _children(
     above: Integers, estimates: Floats, variances: Floats, starts: Places, totals: Integers
 ) -> Integers:
     """int64[n, cells]: the tables of the children of some parents, given their totals."""
-    mass, owner = above.sum(axis=1), np.repeat(np.arange(len(above)), np.diff(starts))
-    whole = np.maximum(mass, 1)[owner][:, None]
-    sizes, shares, sd = np.maximum(totals, 0.5)[:, None], above[owner] / whole, np.sqrt(variances)
-    sd = sd[:, None]
-    evidence = np.stack(
-        [
-            log_evidence(Prior.of(sizes, whole, shares, spread, lump), estimates, sd).sum(axis=1)
-            for spread, lump in SPREADS
-        ]
-    )
-    spread, lump = likely_spreads(evidence, starts, SPREADS).T[:, :, None]
-    curves = quantiles(Prior.of(sizes, whole, shares, spread, lump), estimates, sd)
-    deviation = (curves[_HIGH] - curves[_LOW]) / _DEVIATIONS
-    return divide(above, _at_total(curves, totals), np.maximum(deviation**2, 1e-6), starts, totals)
+    cells, sd = above.shape[1], np.sqrt(variances)[:, None]
+    owner, whole = np.repeat(np.arange(len(above)), np.diff(starts)), above.sum(axis=1)[:, None]
+    whole, sizes = np.maximum(whole, 1), np.maximum(totals, 0.5)[:, None]
+
+    def prior(rows: slice, spread: Floats | float, lump: Floats | float) -> Prior:
+        own = owner[rows]
+        return Prior.of(sizes[rows], whole[own], above[own] / whole[own], spread, lump)
+
+    step = max(_BLOCK // cells, 1)
+    parts = [slice(first, first + step) for first in range(0, len(totals), step)]
+    evidence = np.empty((len(SPREADS), len(totals)))
+    for rows in parts:
+        for row, (spread, lump) in zip(evidence, SPREADS, strict=True):
+            own = log_evidence(prior(rows, spread, lump), estimates[rows], sd[rows])
+            row[rows] = own.sum(axis=1)
+    likely = likely_spreads(evidence, starts, SPREADS)[:, :, None]
+    wanted, loose = np.empty(estimates.shape), np.empty(estimates.shape)
+    for rows in parts:
+        own_prior = prior(rows, likely[rows, 0], likely[rows, 1])
+        curves = quantiles(own_prior, estimates[rows], sd[rows])
+        deviation = (curves[_HIGH] - curves[_LOW]) / _DEVIATIONS
+        wanted[rows] = _at_total(curves, totals[rows])
+        loose[rows] = np.maximum(deviation**2, 1e-6)
+    return divide(above, wanted, loose, starts, totals)
 
 
 def _at_total(curves: Floats, totals: Integers) -> Floats:
