@@ -26,6 +26,7 @@ from statpress.mechanisms.places.tree import Places
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_DIGITS = 6  # after which remainders are equal, whatever a processor makes of the last bits
 _NEAR = 0.1  # to the total of a row; below 1 the remainders reach it
 _STEPS = 200
 
@@ -82,8 +83,8 @@ def _running(values: NDArray[Any]) -> NDArray[Any]:
 def _half(wanted: Floats, variances: Floats, most: Integers, totals: Integers | None) -> Integers:
     """Integers from 0 to the most, near what is wanted, whose rows have the totals."""
     if totals is None:
-        return np.clip(np.rint(wanted), 0, most).astype(np.int64)
-    values = _shifted(wanted, variances, most, totals)
+        return np.clip(np.rint(np.round(wanted, _DIGITS)), 0, most).astype(np.int64)
+    values = np.round(_shifted(wanted, variances, most, totals), _DIGITS)
     floors = np.floor(values)
     order = np.argsort(floors - values, axis=1, kind="stable")
     rank = np.empty_like(order)

@@ -141,3 +141,20 @@ def test_what_does_not_fit_is_refused_with_the_level(change, message):
     given = {"estimates": [np.ones((1, 2)), np.ones((2, 2))], "variances": [1.0, 1.0]}
     with pytest.raises(ValueError, match=message):
         reading.read(tree, **(given | change))
+
+
+def test_cells_say_more_of_the_totals_of_like_places_than_their_sums_do():
+    rng = np.random.default_rng(4)
+    tree = Tree(
+        ("nation", "state"),
+        (("n",), tuple(map(str, range(60)))),
+        (np.zeros(60, dtype=np.int64),),
+    )
+    shares = rng.dirichlet(np.full(50, 0.3))
+    sizes = rng.integers(50, 1500, size=60)
+    state = np.stack([rng.multinomial(size, shares) for size in sizes])
+    noisy = [state.sum(axis=0)[None].astype(float), state + 30 * rng.normal(size=state.shape)]
+    tables = reading.read(tree, noisy, [1e-6, 900.0])
+    sums = np.maximum(noisy[1].sum(axis=1), 0)
+    away = [np.abs(own - sizes).mean() for own in (tables[1].sum(axis=1), sums)]
+    assert away[0] < 0.75 * away[1]
