@@ -26,7 +26,8 @@ from statpress.mechanisms.places.tree import Places
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_NEAR = 1e-3  # of the total of a row, far enough below 1/2 for the remainders to reach it
+_DIGITS = 6  # after which remainders are equal, whatever a processor makes of the last bits
+_NEAR = 0.1  # to the total of a row; below 1 the remainders reach it
 _STEPS = 200
 
 
@@ -82,8 +83,8 @@ def _running(values: NDArray[Any]) -> NDArray[Any]:
 def _half(wanted: Floats, variances: Floats, most: Integers, totals: Integers | None) -> Integers:
     """Integers from 0 to the most, near what is wanted, whose rows have the totals."""
     if totals is None:
-        return np.clip(np.rint(wanted), 0, most).astype(np.int64)
-    values = _shifted(wanted, variances, most, totals)
+        return np.clip(np.rint(np.round(wanted, _DIGITS)), 0, most).astype(np.int64)
+    values = np.round(_shifted(wanted, variances, most, totals), _DIGITS)
     floors = np.floor(values)
     order = np.argsort(floors - values, axis=1, kind="stable")
     rank = np.empty_like(order)
@@ -104,8 +105,9 @@ def _shifted(wanted: Floats, variances: Floats, most: Integers, totals: Integers
             return values
         low, high = np.where(gap > 0, shift, low), np.where(gap < 0, shift, high)
         slope = np.sum(variances * ((values > 0) & (values < most)), axis=1)
-        step = shift + gap / np.maximum(slope, 1e-300)
-        shift = np.where((step > low) & (step < high), step, (low + high) / 2)
+        step = shift + gap / np.where(slope > 0, slope, 1)
+        inside = (slope > 0) & (step > low) & (step < high)
+        shift = np.where(inside, step, (low + high) / 2)
     raise ArithmeticError(
         "divide: no shift reaches the totals. Check that they are from 0 to what their parents "
         "have, and that no value is a NaN."

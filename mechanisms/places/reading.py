@@ -54,7 +54,8 @@ Integers = NDArray[np.int64]
 
 _SIZE_SPREADS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _ONE_BY_ONE = SPREADS[SPREADS[:, 1] == 1]
-_BLOCK = 2**17
+_BLOCK = 2**14  # cells at once: what fits a processor's own memory
+_VARIANCES = (1e-6, 1e18)  # what is exact to a thousandth, and what says nothing
 _LOW, _HIGH = LEVELS.index(0.2), LEVELS.index(0.8)
 _DEVIATIONS = 1.683  # of a normal law between these two levels
 
@@ -73,7 +74,8 @@ def read(
         tree: Who lies in whom.
         estimates: For each level float64[places, *cells], from the root down. A level may have
             fewer axes than the one above: it then has the first ones.
-        variances: For each level float64[places] or one number, above 0: of the error of a cell.
+        variances: For each level float64[places] or one number: of the error of a cell. Infinite
+            for a place below the root that has no estimate, which is then read from its parent.
         total: Records of the root, where public; else what its estimates add up to, at least 0.
         margins: For each level int64[places, *first axes], sums of the table over its other axes
             that are public or read before, additive over places; with no axis totals of places.
@@ -84,11 +86,13 @@ def read(
         up to it, and cells to their margins.
 
     Raises:
-        ValueError: Shapes do not fit each other, a number is not finite, a variance is not above 0,
-            or the margins do not add up.
+        ValueError: Shapes do not fit each other, an estimate of finite variance is not finite, a
+            variance is negative or a NaN, or the margins do not add up.
     """
     given = [None] * len(tree.levels) if margins is None else list(margins)
     _check(tree, estimates, variances, given, total)
+    if not np.isfinite(estimates[0]).all():
+        raise ValueError(f"read: level '{tree.levels[0]}' has an estimate without a value.")
     tables: list[Integers] = []
     for level, (own, margin) in enumerate(zip(estimates, given, strict=True)):
         table = np.empty(own.shape, dtype=np.int64)
@@ -113,19 +117,22 @@ def read_level(
 ) -> Iterator[tuple[slice, Integers]]:
     """Tables of the places of a level below the first, some parents at a time.
 
-    Memory is some 40 times what 2**17 cells, or the children of one place, take; estimates may
-    be on disk (``numpy.memmap``).
+    Memory is some ten times that of the estimates of the children of one place, or of 2**14 cells;
+    estimates may be on disk (``numpy.memmap``).
 
     Args:
         tree: Who lies in whom.
         level: From 1.
         above: int64[places of the level above, *cells], the tables already read.
         estimates: float64[places, *cells].
-        variances: float64[places] or one number, above 0.
+        variances: float64[places] or one number, as for ``read``.
         margins: int64[places, *first axes], or None.
 
     Yields:
         Places of the level, in order, and int64[of these, *cells].
+
+    Raises:
+        ValueError: An estimate of finite variance is not finite.
     """
     starts, shape = tree.starts(level - 1), estimates.shape[1:]
     cells, spread = math.prod(shape), np.broadcast_to(variances, len(estimates))
@@ -134,10 +141,14 @@ def read_level(
         most = int(starts[first]) + _BLOCK // cells
         last = max(int(np.searchsorted(starts, most, side="right")) - 1, first + 1)
         rows = slice(int(starts[first]), int(starts[last]))
+        known = np.isfinite(spread[rows])
+        own = np.asarray(estimates[rows], dtype=np.float64).reshape(-1, cells)
+        if not np.isfinite(own[known]).all():
+            raise ValueError(f"read: level '{tree.levels[level]}' has an estimate without a value.")
         block = _families(
             above[first:last].reshape(last - first, cells),
-            np.asarray(estimates[rows], dtype=np.float64).reshape(-1, cells),
-            np.asarray(spread[rows], dtype=np.float64),
+            np.where(known[:, None], own, 0.0),
+            np.clip(spread[rows], *_VARIANCES).astype(np.float64),
             starts[first : last + 1] - starts[first],
             None if margins is None else margins[rows].reshape(rows.stop - rows.start, -1),
         )
@@ -188,20 +199,30 @@ def _children(
     above: Integers, estimates: Floats, variances: Floats, starts: Places, totals: Integers
 ) -> Integers:
     """int64[n, cells]: the tables of the children of some parents, given their totals."""
-    mass, owner = above.sum(axis=1), np.repeat(np.arange(len(above)), np.diff(starts))
-    whole = np.maximum(mass, 1)[owner][:, None]
-    sizes, shares, sd = np.maximum(totals, 0.5)[:, None], above[owner] / whole, np.sqrt(variances)
-    sd = sd[:, None]
-    evidence = np.stack(
-        [
-            log_evidence(Prior.of(sizes, whole, shares, spread, lump), estimates, sd).sum(axis=1)
-            for spread, lump in SPREADS
-        ]
-    )
-    spread, lump = likely_spreads(evidence, starts, SPREADS).T[:, :, None]
-    curves = quantiles(Prior.of(sizes, whole, shares, spread, lump), estimates, sd)
-    deviation = (curves[_HIGH] - curves[_LOW]) / _DEVIATIONS
-    return divide(above, _at_total(curves, totals), np.maximum(deviation**2, 1e-6), starts, totals)
+    cells, sd = above.shape[1], np.sqrt(variances)[:, None]
+    owner, whole = np.repeat(np.arange(len(above)), np.diff(starts)), above.sum(axis=1)[:, None]
+    whole, sizes = np.maximum(whole, 1), np.maximum(totals, 0.5)[:, None]
+
+    def prior(rows: slice, spread: Floats | float, lump: Floats | float) -> Prior:
+        own = owner[rows]
+        return Prior.of(sizes[rows], whole[own], above[own] / whole[own], spread, lump)
+
+    step = max(_BLOCK // cells, 1)
+    parts = [slice(first, first + step) for first in range(0, len(totals), step)]
+    evidence = np.empty((len(SPREADS), len(totals)))
+    for rows in parts:
+        for row, (spread, lump) in zip(evidence, SPREADS, strict=True):
+            own = log_evidence(prior(rows, spread, lump), estimates[rows], sd[rows])
+            row[rows] = own.sum(axis=1)
+    likely = likely_spreads(evidence, starts, SPREADS)[:, :, None]
+    wanted, loose = np.empty(estimates.shape), np.empty(estimates.shape)
+    for rows in parts:
+        own_prior = prior(rows, likely[rows, 0], likely[rows, 1])
+        curves = quantiles(own_prior, estimates[rows], sd[rows])
+        deviation = (curves[_HIGH] - curves[_LOW]) / _DEVIATIONS
+        wanted[rows] = _at_total(curves, totals[rows])
+        loose[rows] = np.maximum(deviation**2, 1e-6)
+    return divide(above, wanted, loose, starts, totals)
 
 
 def _at_total(curves: Floats, totals: Integers) -> Floats:
@@ -283,9 +304,9 @@ def _check(
                 f"level above, but its estimates have the shape {shape}."
             )
         spread = np.asarray(variances[level])
-        if spread.shape not in ((), (places,)) or not np.all((spread > 0) & (spread < np.inf)):
+        if spread.shape not in ((), (places,)) or not np.all(spread >= 0):
             raise ValueError(
-                f"read: give one finite variance above 0 for level '{name}', or one a place."
+                f"read: give one variance of at least 0 for level '{name}', or one for each place."
             )
         if margin is None:
             continue

@@ -12,9 +12,9 @@ the variance is less for a child that is a large part of its parent, by (1 - n /
 spread of 0 and lumps of 1 are a sample from the parent; 15 lumps a child are places that are as
 unlike as can be. The noise is Gaussian, of known variance.
 
-**Evidence.** Each child has the mean spread and lumps of a list, by their likelihood given its noisy
-cells, with the shares of the list among its siblings as prior, which are found from equal ones by
-expectation and maximisation (Dempster, Laird and Rubin 1977, doi
+**Evidence.** Each child has the mean spread and lumps of a list, by their likelihood given its
+noisy cells, with the shares of the list among its siblings as prior, which are found from equal
+ones by expectation and maximisation (Dempster, Laird and Rubin 1977, doi
 10.1111/j.2517-6161.1977.tb01600.x). So a child that is unlike its siblings is not made like them,
 and where no child is like its parent, none is shrunk: a spread of 1 leaves a cell what it is but
 for noise and sign.

@@ -102,3 +102,59 @@ def test_a_rounding_that_forgets_the_totals_is_caught(monkeypatch):
     read = reading.read(tree, noisy, [25.0] * 3, margins=totals)
     assert_additive(tree, read)
     assert not all(np.array_equal(a.sum(axis=1), b) for a, b in zip(read, totals, strict=True))
+
+
+def test_a_place_without_an_estimate_is_read_from_its_parent():
+    tree = Tree(
+        ("nation", "state"),
+        (("n",), ("a", "b", "c")),
+        (np.zeros(3, dtype=np.int64),),
+    )
+    shares, size = np.array([0.6, 0.3, 0.1]), np.array([4000, 3000, 3000])
+    state = size[:, None] * shares
+    noisy = [state.sum(axis=0)[None], state.copy()]
+    noisy[1][2] = np.nan
+    tables = reading.read(tree, noisy, [1.0, np.array([1.0, 1.0, np.inf])])
+    assert_additive(tree, tables)
+    np.testing.assert_allclose(tables[1], state, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"variances": [1.0, -1.0]}, "variance of at least 0 for level 'state'"),
+        ({"variances": [1.0, np.ones(3)]}, "or one for each place"),
+        ({"variances": [1.0]}, "for each level"),
+        ({"estimates": [np.ones((1, 2)), np.ones((3, 2))]}, "'state' has 2 places"),
+        ({"estimates": [np.ones((1, 2)), np.ones((2, 3))]}, "first axes of the table"),
+        ({"estimates": [np.ones((1, 2)), np.full((2, 2), np.nan)]}, "'state' has an estimate with"),
+        ({"estimates": [np.full((1, 2), np.inf), np.ones((2, 2))]}, "'nation' has an estimate wit"),
+        ({"margins": [np.array([5]), np.array([2, 2])]}, "'state' do not add up to those above"),
+        ({"margins": [None, np.array([2, 2])]}, "the level above has none"),
+        ({"margins": [np.array([5]), np.array([6, -1])]}, "sums of its tables, at least 0"),
+        ({"margins": [np.array([[2, 2, 1]]), None]}, "first axes"),
+        ({"margins": [np.array([5]), None], "total": 4}, "do not add up to the total 4"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_level(change, message):
+    tree = Tree(("nation", "state"), (("n",), ("a", "b")), (np.zeros(2, dtype=np.int64),))
+    given = {"estimates": [np.ones((1, 2)), np.ones((2, 2))], "variances": [1.0, 1.0]}
+    with pytest.raises(ValueError, match=message):
+        reading.read(tree, **(given | change))
+
+
+def test_cells_say_more_of_the_totals_of_like_places_than_their_sums_do():
+    rng = np.random.default_rng(4)
+    tree = Tree(
+        ("nation", "state"),
+        (("n",), tuple(map(str, range(60)))),
+        (np.zeros(60, dtype=np.int64),),
+    )
+    shares = rng.dirichlet(np.full(50, 0.3))
+    sizes = rng.integers(50, 1500, size=60)
+    state = np.stack([rng.multinomial(size, shares) for size in sizes])
+    noisy = [state.sum(axis=0)[None].astype(float), state + 30 * rng.normal(size=state.shape)]
+    tables = reading.read(tree, noisy, [1e-6, 900.0])
+    sums = np.maximum(noisy[1].sum(axis=1), 0)
+    away = [np.abs(own - sizes).mean() for own in (tables[1].sum(axis=1), sums)]
+    assert away[0] < 0.75 * away[1]
