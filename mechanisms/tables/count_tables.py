@@ -116,7 +116,8 @@ class CountsKind(Kind):
 
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         for mechanism in serving:
-            yield mechanism.name, mechanism, mechanism.knobs()
+            if not getattr(mechanism, "named_only", False):
+                yield mechanism.name, mechanism, mechanism.knobs()
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return int(mechanism.drawn_records or mechanism.rows(n_cells=n_cells))
