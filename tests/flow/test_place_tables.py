@@ -231,3 +231,19 @@ def test_bad_places_are_named_and_nothing_is_charged(places: Any, lines: str, pr
     assert problem in str(refused.value)
     assert [entry.kind for entry in places.entries()] == ["register"]
     assert places.bundles() == []
+
+
+def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> None:
+    """Twin: the same sizes as mere proportions are not met."""
+    exact = counts_of(places)
+    lines = "".join(f"{place},{exact.get(place, 0)}\n" for place in [*LEAVES, "D1"])
+    (places.folder / "sizes.csv").write_text(f"place,size\n{lines}")
+    places.replace("names: names.csv", "sizes: sizes.csv, known_totals: true")
+    found = read(places.run().bundle, "people_tract").groupby("tract")[["estimate", "projected"]]
+    for place, sums in found.sum().iterrows():
+        assert sums["projected"] == exact.get(str(place), 0)
+        assert sums["estimate"] == pytest.approx(exact.get(str(place), 0), abs=1e-6)
+    places.replace(", known_totals: true", "")
+    places.replace(", name: first}", ", name: second}")
+    twin = read(places.run().bundle, "people_tract").groupby("tract")["estimate"].sum()
+    assert abs(twin["A1"] - exact.get("A1", 0)) > 1e-3
