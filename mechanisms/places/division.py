@@ -52,32 +52,35 @@ def divide(
         int64[children, cells], at least 0: over the children of a parent they add up to its
         table, and over cells to the totals.
     """
-    sums, loose = _running(wanted), _running(variances)
-    counts = None if totals is None else _running(totals)
     first, last, whole = starts[:-1], starts[1:], above
     divided = np.empty(wanted.shape, dtype=np.int64)
-    while len(first):
+    while True:
         single = last - first == 1
         divided[first[single]] = whole[single]
         first, last, whole = first[~single], last[~single], whole[~single]
+        if not len(first):
+            return divided
         middle = (first + last) // 2
-        left, right = sums[middle] - sums[first], sums[last] - sums[middle]
-        share = loose[middle] - loose[first]
-        share = share / (share + loose[last] - loose[middle])
+        left, right = _sums(wanted, first, middle, last)
+        loose, other = _sums(variances, first, middle, last)
+        share = loose / (loose + other)
         half = _half(
             left + share * (whole - left - right),
-            share * (loose[last] - loose[middle]),
+            share * other,
             whole,
-            None if counts is None else counts[middle] - counts[first],
+            None if totals is None else _sums(totals, first, middle, last)[0],
         )
-        first, last = np.concatenate([first, middle]), np.concatenate([middle, last])
-        whole = np.concatenate([half, whole - half])
-    return divided
+        first, last = (np.stack(ends, axis=1).ravel() for ends in ((first, middle), (middle, last)))
+        whole = np.stack([half, whole - half], axis=1).reshape(len(first), -1)
 
 
-def _running(values: NDArray[Any]) -> NDArray[Any]:
-    """Sums of the rows before each row, and of all."""
-    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+def _sums(
+    values: NDArray[Any], first: Places, middle: Places, last: Places
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Sums of the rows from first to middle and from middle to last, all in ascending order."""
+    ends = np.stack([first, middle, last], axis=1).ravel()
+    sums = np.add.reduceat(values, ends[: len(ends) - (last[-1] == len(values))], axis=0)
+    return sums[0::3], sums[1::3]
 
 
 def _half(wanted: Floats, variances: Floats, most: Integers, totals: Integers | None) -> Integers:

@@ -12,9 +12,12 @@ place; (iv) non-negative integers nearby that add up to the parent's table and t
 Children are read given their parent's integers, never the other way round, so every table is
 additive over places and over cells.
 
-**What these tables are not for.** They are biased: small cells are drawn towards what the parent
-has there, and places towards each other. An interval, a test or a sum over many chosen small
-places belongs to the unprojected estimates, which are unbiased and have standard errors.
+**What these tables are not for.** They are biased: a place's cells are drawn towards what its
+parent has there, and totals of places towards each other, the more the noisier they are. Of states
+of census2000 in 140 cells, at epsilon 1 cells without records have .3 on average, those of 30 to 99
+have 2.1 less than they should, and larger ones 1.0 less; at epsilon .3, .4 more, 5.5 and 7.2 less
+(tests/benchmarks/README.md has more). An interval, a test, or a sum over places that were chosen
+for their counts belongs to the unprojected estimates, which are unbiased and have standard errors.
 
 **Several tables.** Tables that share columns agree on these if the second is read with the first
 one's integers on them as ``margins``; tables that share none agree on totals the same way. Columns

@@ -1,14 +1,16 @@
-"""Estimates of places take time in proportion to their number, up to a hundred thousand."""
+"""Estimates and readings of places take time in proportion to their number."""
 
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 from geographies import tree_of
 
 from statpress.mechanisms.places.estimates import LevelTable, PlaceEstimates
+from statpress.mechanisms.places.reading import read_level
 from statpress.mechanisms.places.tree import Tree
 
 SIZES = (5, 2)
@@ -71,3 +73,32 @@ def test_a_union_of_many_places_takes_one_pass(leaves: int) -> None:
     union = found.union(rng.random(leaves) < 0.3)
     assert union.variances[()] > 0
     assert time.process_time() - start < 2 * whole
+
+
+def reading(leaves: int) -> tuple[float, int]:
+    """Processor time to read the last level's tables, and the most memory besides estimates."""
+    tree, rng = tree_with(leaves), np.random.default_rng(2)
+    true = rng.poisson(rng.gamma(0.5, 10, size=(leaves, 20)))
+    noisy, above = true + 5 * rng.normal(size=true.shape), tree.sums(3, true)
+    next(read_level(tree, 3, above, noisy, 25.0))  # what is tabulated once
+    tracemalloc.start()
+    start = time.process_time()
+    records = sum(int(block.sum()) for _, block in read_level(tree, 3, above, noisy, 25.0))
+    spent = time.process_time() - start
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert records == above.sum()
+    return spent, most
+
+
+def test_reading_is_linear_in_places_and_needs_no_more_memory_for_more() -> None:
+    ratio = float("inf")
+    for _ in range(3):  # a busy machine is given another chance
+        (small, least), (large, most) = reading(3_000), reading(30_000)
+        ratio = min(ratio, large / small)
+        print(f"3,000 places: {small:.3f} s, {least} bytes; 30,000: {large:.3f} s, {most} bytes")
+        if ratio <= 10 * LINEAR:
+            break
+    assert ratio <= 10 * LINEAR
+    assert most < 2 * least
+    assert most < 30_000 * 20 * 8 * 4

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from geographies import random_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
 from statpress.mechanisms.places import division, reading
 from statpress.mechanisms.places.tree import Tree
-
-
-def random_tree(rng: np.random.Generator, depth: int) -> Tree:
-    """A tree with one to six children a place."""
-    parents = []
-    places = 1
-    for _ in range(depth):
-        parents.append(np.repeat(np.arange(places), rng.integers(1, 7, size=places)))
-        places = len(parents[-1])
-    sizes = [1, *(len(level) for level in parents)]
-    codes = tuple(tuple(map(str, range(size))) for size in sizes)
-    return Tree(tuple(f"level {i}" for i in range(depth + 1)), codes, tuple(parents))
 
 
 def counts(tree: Tree, rng: np.random.Generator, shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -49,7 +38,7 @@ SCALES = st.sampled_from([0.01, 1.0, 30.0, 3000.0])
 @given(SEEDS, SCALES, st.integers(1, 3), st.booleans())
 def test_tables_add_up_over_places_and_to_a_public_total(seed, scale, depth, public):
     rng = np.random.default_rng(seed)
-    tree = random_tree(rng, depth)
+    tree = random_tree(rng, depth + 1, 6)
     true = counts(tree, rng, tuple(rng.integers(1, 6, size=rng.integers(0, 3))))
     noisy = [level + scale * rng.normal(size=level.shape) for level in true]
     variances = [scale**2 * rng.uniform(0.2, 2, size=size) for size in tree.sizes]
@@ -63,7 +52,7 @@ def test_tables_add_up_over_places_and_to_a_public_total(seed, scale, depth, pub
 @given(SEEDS, SCALES, st.integers(1, 3))
 def test_margins_that_are_read_before_are_kept_and_columns_may_be_dropped_below(seed, scale, depth):
     rng = np.random.default_rng(seed)
-    tree = random_tree(rng, depth)
+    tree = random_tree(rng, depth + 1, 6)
     true = counts(tree, rng, (3, 2, 2))
     noisy = [level + scale * rng.normal(size=level.shape) for level in true]
     noisy[-1] = noisy[-1].sum(axis=3)
@@ -79,7 +68,7 @@ def test_a_rounding_by_each_cell_for_itself_is_caught(monkeypatch):
         return np.rint(np.maximum(wanted, 0)).astype(np.int64)
 
     rng = np.random.default_rng(1)
-    tree = random_tree(rng, 2)
+    tree = random_tree(rng, 3, 6)
     noisy = [level + rng.normal(size=level.shape) for level in counts(tree, rng, (4,))]
     assert_additive(tree, reading.read(tree, noisy, [1.0] * 3))
     monkeypatch.setattr(reading, "divide", careless)
@@ -92,7 +81,7 @@ def test_a_rounding_that_forgets_the_totals_is_caught(monkeypatch):
         return division.divide(above, wanted, variances, starts)
 
     rng = np.random.default_rng(2)
-    tree = random_tree(rng, 2)
+    tree = random_tree(rng, 3, 6)
     true = counts(tree, rng, (4,))
     noisy = [level + 5 * rng.normal(size=level.shape) for level in true]
     totals = [level.sum(axis=1) for level in true]
