@@ -108,7 +108,7 @@ def series_files(data: SeriesData) -> Iterator[tuple[str, str]]:
     """Names and texts, the page last; the same bundles give the same."""
     newest, series = data.newest, data.series
     publish = newest.config.get("publish", {})
-    further = SDMX if publish.get("sdmx") else {}
+    further = SDMX if publish.get("sdmx") and data.lines else {}
     yield CSV, csv_text(data)
     yield PACKAGE, package_text(data, {**further, PAGE: "The figures as charts"})
     if further:

@@ -27,7 +27,7 @@ from statpress.tasks.report.series_data import (
     changed,
     csv_text,
 )
-from statpress.tasks.report.series_page import series_page
+from statpress.tasks.report.series_page import series_files, series_page
 
 MOST_BYTES = 3_000_000
 
@@ -243,3 +243,11 @@ def test_a_figure_without_an_interval_has_no_band_and_one_without_ends_the_whole
     assert "mean (90 % interval)" in page
     rows = list(data.rows())
     assert [row["confidence"] for row in rows] == [None, 0.9]
+
+
+def test_a_series_without_such_figures_has_a_page_of_its_budget_and_releases() -> None:
+    data = made_up(2, 0)
+    data.newest.config["publish"] = {"sdmx": True}  # type: ignore[index]
+    files = dict(series_files(data))
+    assert list(files) == ["series.csv", "datapackage.json", "series.html"]
+    assert files["series.html"].count("<svg") == 1 and "2 of 2" in files["series.html"]
