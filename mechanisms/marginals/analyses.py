@@ -89,11 +89,21 @@ class Analyses:
     @property
     def _level(self) -> float:
         """The confidence of normal sets, wider where clusters leave few degrees of freedom."""
-        if self.weights is None or self.sample is None or math.isinf(self.weights.freedom):
+        if self.weights is None or self.sample is None:
             return self.confidence
-        from scipy.special import ndtr, stdtrit
+        return self.weights.level(self.confidence)
 
-        return 2 * float(ndtr(stdtrit(self.weights.freedom, (1 + self.confidence) / 2))) - 1
+    def _ratio(self, top: CellFunction, below: CellFunction) -> Interval:
+        """The sum of a number over that of another, which is 0 or 1 in every cell."""
+        squares = self._least_squares(top, [below])
+        level = self.confidence
+        if self.weights is not None and self.sample is not None:
+            value = float(squares.estimates()[0])
+            group = tuple(sorted({*top.group, *below.group}))
+            off = CellFunction(group, (top * below).along(group) - value * below.along(group))
+            variance = float(squares.variance(np.array([1.0, -value]))[0, 0])
+            level = self.weights.level(level, off, variance)
+        return squares.intervals(level)[0]
 
     def kept(self, where: Kept) -> CellFunction:
         """1 for the records with one of the codes in every column named, else 0."""
@@ -127,7 +137,7 @@ class Analyses:
         """The mean of a column's numbers."""
         values, there = self.amounts(name)
         there *= self.kept(where)
-        return self._least_squares(values * there, [there]).intervals(self._level)[0]
+        return self._ratio(values * there, there)
 
     def total(self, name: str, where: Kept) -> Interval:
         """The sum of a column's numbers over the records, or that expected in as many units."""
@@ -147,7 +157,7 @@ class Analyses:
             n = float(self.residuals.values[()])
             value, error, lower, upper, *_ = self._sum(those)
             return Interval(value / n, error / n, lower / n, upper / n, by="binomial")
-        return self._least_squares(those, [there]).intervals(self._level)[0]
+        return self._ratio(those, there)
 
     def quantile(self, name: str, share: float, where: Kept) -> Interval:
         """The value that a share of the records with a number lies below."""
@@ -224,7 +234,7 @@ class Analyses:
     def _weighted_sum(self, function: CellFunction, weights: Weights) -> Interval:
         """A weighted sum, scaled to the public number of those whom all records stand for."""
         if weights.total is not None:
-            mean = self._least_squares(function, [ONE]).intervals(self._level)[0]
+            mean = self._ratio(function, ONE)
             return mean._replace(
                 value=weights.total * mean.value,
                 standard_error=weights.total * mean.standard_error,
@@ -233,13 +243,13 @@ class Analyses:
             )
         self._check_units()
         values, spread = weights.sums([function])
-        variance, sampling = float(spread[0, 0]), ""
+        variance, sampling, level = float(spread[0, 0]), "", self.confidence
         if self.sample is not None:
             added, sampling = weights.sampling([function])
             variance += float(added[0, 0])
-        return wald(float(values[0]), math.sqrt(max(variance, 0.0)), self._level)._replace(
-            sampling=sampling
-        )
+            level = weights.level(level, function, variance)
+        found = wald(float(values[0]), math.sqrt(max(variance, 0.0)), level)
+        return found._replace(sampling=sampling)
 
     def _sum(self, function: CellFunction) -> Interval:
         if self.weights is not None:

@@ -44,6 +44,8 @@ from statpress.mechanisms.marginals.linear_moments import (
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.marginals.target_tables import Floats
 
+_SUREST = 1 - 1e-12  # a level that normal quantiles can tell from 1
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Weights:
@@ -96,12 +98,33 @@ class Weights:
         ]
         return " and ".join(named) or "independent draws"
 
-    @functools.cached_property
-    def freedom(self) -> float:
-        """Degrees of freedom of the sampling variance: clusters less strata; else infinite."""
+    def level(
+        self, confidence: float, function: CellFunction | None = None, variance: float = 0.0
+    ) -> float:
+        """The confidence of a normal interval that is as wide as Student's with few clusters.
+
+        Degrees of freedom are the clusters less the strata, or of one sum, whose variance by
+        clusters has the noise of their sums too, those of Satterthwaite 1946
+        (doi 10.2307/3002019): twice the squared variance over the variance of its estimate.
+
+        Args:
+            confidence: Of the interval that is asked for.
+            function: Whose weighted sum it is for; None for any figure.
+            variance: Of that sum, with its noise.
+        """
         if self.cluster is None:
-            return np.inf
-        return float(max(len(self._strata_of_clusters) - len(set(self._strata_of_clusters)), 1))
+            return confidence
+        from scipy.special import ndtr, stdtrit
+
+        freedom = float(max(len(self._strata_of_clusters) - len(set(self._strata_of_clusters)), 1))
+        if function is not None and variance > 0:
+            try:
+                between, noise = self._between([function])
+            except NotMeasuredError:
+                return confidence
+            unsure = 2 * max(float(between[0, 0]), 0.0) ** 2 / freedom + float(noise[0])
+            freedom = max(2 * variance**2 / max(unsure, 1e-300), 2.0)
+        return min(2 * float(ndtr(stdtrit(freedom, (1 + confidence) / 2))) - 1, _SUREST)
 
     def sampling(self, functions: Sequence[CellFunction]) -> tuple[Floats, str]:
         """What sampling adds to the covariance of weighted sums, float64[m, m], and by what.
@@ -124,15 +147,27 @@ class Weights:
         within = positive(within)
         if self.cluster is None:
             return within
-        between = np.zeros_like(within)
+        return within + positive(self._between(functions)[0] - within)
+
+    def _between(self, functions: Sequence[CellFunction]) -> tuple[Floats, Floats]:
+        """The covariance of weighted sums by clusters, and what noise adds to the variance of each.
+
+        A square of a sum F with noise of variance v has the variance 2 v^2 + 4 v F^2 by that.
+        """
+        size = len(functions)
+        between, noise = np.zeros((size, size)), np.zeros(size)
         for stratum in sorted(set(self._strata_of_clusters)):
             own = [c for c, h in enumerate(self._strata_of_clusters) if h == stratum]
             if len(own) < 2:
                 continue
-            squares = sum(_square(self._part(functions, self.cluster, [c])[1]) for c in own)
+            sums = [self._part(functions, self.cluster, [c])[1] for c in own]
             together = _square(self._part(functions, self.cluster, own)[1])
-            between = between + len(own) / (len(own) - 1) * (squares - together / len(own))
-        return within + positive(between - within)
+            found = sum(map(_square, sums)) - together / len(own)
+            between += len(own) / (len(own) - 1) * found
+            variances = np.array([np.diag(each.covariance) for each in sums])
+            noise += 2 * (variances**2).sum(axis=0)
+            noise += 4 * variances.mean(axis=0) * np.maximum(np.diag(found), 0.0)
+        return between, noise
 
     @functools.cached_property
     def _strata_of_clusters(self) -> list[int]:
