@@ -33,6 +33,7 @@ from statpress.configs.columns import (
     ZeroConfig,
 )
 from statpress.configs.formats import DEFAULT, Format
+from statpress.configs.geography import GeographyConfig
 from statpress.configs.products import AnyProduct
 from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
@@ -394,6 +395,10 @@ class ReleaseConfig(Section):
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
     weight: WeightConfig | None = Field(
         default=None, description="Survey weights, for microdata by 'marginals'."
+    )
+    geography: dict[StrictStr, GeographyConfig] = Field(
+        default_factory=dict,
+        description="By column of places who lies in whom, for tables of places at every level.",
     )
     structural_zeros: list[ZeroConfig] = Field(
         default_factory=list,
