@@ -482,7 +482,7 @@ def data_package(
         for path, resource in files.items()
     ]
     declared = Domain(domain.declared)
-    words = codebook(config.domain, declared)
+    words = codebook(config.columns, declared)
     used = {column.name for product in products for column in product.domain.declared}
     columns = [_column(c, words.get(c.name, {})) for c in declared.columns if c.name in used]
     own = [{"name": name} | said for name, said in described.items() if said]

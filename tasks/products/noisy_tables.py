@@ -203,7 +203,11 @@ def published_marginals(
             described = next(
                 r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}")) is not None
             )
-            declared = [field["declared"] for field in described["schema"]["fields"]]
+            declared = [
+                field["declared"]
+                for field in described["schema"]["fields"]
+                if "declared" in field  # and not the weight of a record
+            ]
         columns = tuple(map(column_from, declared))
         zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
         domain = Domain(columns, zeros, stated["absent_records"])
