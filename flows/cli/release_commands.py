@@ -161,11 +161,12 @@ def plan(
     planned = plan_for_account(place, order.release, order.plan)
     stopping = foreseen(order.release, planned)
     if account is not None:
-        from statpress.tasks.ledger.rules import check_terms
+        from statpress.tasks.ledger.rules import check_period, check_terms
         from statpress.tasks.release.ledger_check import terms_of
 
         try:
             check_terms(account, terms_of(planned.privacy))
+            check_period(account, order.release.period_text)
         except PolicyMismatchError as error:
             stopping.append(error)
     written: dict[str, Any] = {}

@@ -37,7 +37,7 @@ from typing import Any
 
 from statpress.mechanisms.accounting.panel_design import LIFETIME, Panel
 from statpress.mechanisms.errors import LedgerError, UnregisteredDatasetError
-from statpress.mechanisms.periods import SeriesPeriod
+from statpress.mechanisms.periods import Frequency, SeriesPeriod
 from statpress.tasks.ledger.entries import MEASURES, ZERO_HASH, Body, Entry, Loss
 
 POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
@@ -379,6 +379,11 @@ class Account:
         return self.panel.design != LIFETIME
 
     @property
+    def lengths(self) -> set[Frequency]:
+        """How long the periods are that were charged."""
+        return {SeriesPeriod.read(period).by for period in self.by_period.periods}
+
+    @property
     def last_period(self) -> str | None:
         """The last period that was charged; None if none was."""
         return max(self.by_period.periods, default=None)
@@ -423,7 +428,7 @@ class Account:
 
         Of an account with a design, what the next period may spend of an even part of the limit.
         """
-        parts = self.panel.design.most if self.has_design else 1
+        parts = self.panel.most if self.has_design else 1
         remaining = self.remaining
         return min(
             (

@@ -404,7 +404,8 @@ def design_in_words(account: Account) -> str:
     periods = account.by_period.periods
     text = f"Design '{account.design}': {account.panel.words}. The limit is one person's."
     if not periods:
-        return f"{text} No period was charged yet."
+        first = "" if account.panel.design.by else " The first charge decides how long a period is."
+        return f"{text} No period was charged yet.{first}"
     one = "1 period was" if len(periods) == 1 else f"{len(periods):,} periods were"
     return f"{text} {one} charged, {min(periods)} to {max(periods)}."
 

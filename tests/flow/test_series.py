@@ -22,6 +22,7 @@ from statpress.mechanisms.errors import (
     ConfigError,
     InsufficientBudgetError,
     PeriodError,
+    PolicyMismatchError,
     RereleaseError,
     SourceError,
     SourceNotFoundError,
@@ -330,7 +331,7 @@ def test_months_of_different_sizes_need_no_edit_and_one_account(office: Office) 
 
 def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None:
     office.agency.replace("dataset: testdata", "dataset: panel")
-    office.agency.register(dataset="panel", epsilon="0.25", design="any 2")
+    office.agency.register(dataset="panel", epsilon="0.25", design="any 2 months")
     office.deliver(*MONTHS[:4])
     assert office.release_due()[0] == MONTHS[:4]  # any 2 of them cost less than the limit
     with Ledger.open(office.agency.home.ledger) as ledger:
@@ -340,6 +341,22 @@ def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None
     proposal = propose(bundle, None, (), None, office.agency.home)
     with pytest.raises(InsufficientBudgetError, match="for 2026-04"):  # .1 twice, and .1
         run_release(office.context(), proposal.planned)
+
+
+def test_a_series_of_another_length_than_the_design_is_refused_before_anything(
+    office: Office,
+) -> None:
+    """The plan says so, too."""
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    office.agency.register(dataset="panel", epsilon="0.25", design="2 consecutive quarters")
+    office.deliver(*MONTHS[:1])
+    before = office.kinds()
+    with pytest.raises(PolicyMismatchError, match="of quarters, and 2026-01 is a month") as caught:
+        office.release_due()
+    assert "'by: quarter'" in caught.value.next_step
+    assert office.kinds() == before
+    planned = plan(office.agency.config, period="2026-01", home=office.agency.home.root).facts()
+    assert any("2026-01 is a month" in each for each in planned["would_stop"])
 
 
 def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:
