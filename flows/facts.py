@@ -32,6 +32,7 @@ from statpress.tasks.release.foreseen import (
 )
 from statpress.tasks.release.run_places import (
     design_in_words,
+    left_in_words,
     looks_in_words,
     sources_in_words,
     unfinished_in_words,
@@ -364,6 +365,8 @@ def account_report(account: Account, reading: Reading, period: str | None = None
     yield from bars
     if account.has_design:
         yield design_in_words(account)
+    if lasting := left_in_words(account):
+        yield lasting
     was = account.registration.body
     size = "of any size"
     if "n_records" in was:

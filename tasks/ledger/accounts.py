@@ -422,6 +422,28 @@ class Account:
         """
         return self.remaining_for(self.next_period)
 
+    def lasts(self, loss: Loss, periods: int) -> int:
+        """How many more periods, one after the other, may each be charged a loss.
+
+        Args:
+            loss: Of each, in every measure.
+            periods: So many are looked at, from the one after the last that was charged.
+        """
+        account, asked = self, loss.within(self.limit.amounts)
+        for number in range(periods):
+            period = account.next_period
+            if period is None or not account.remaining_for(period).covers(asked):
+                return number
+            sums = account.by_period.plus(period, loss)
+            account = replace(account, spent=account.spent + loss, by_period=sums)
+        return periods
+
+    @property
+    def last_of_a_period(self) -> Charge | None:
+        """The last charge that names a period and is not void; None if none does."""
+        charges = (c for c in self.charges.values() if c.period and c.status is not Status.VOID)
+        return max(charges, key=lambda charge: charge.entry.sequence, default=None)
+
     @property
     def remaining_share(self) -> Decimal:
         """What is left of the limit, between 0 and 1, in the measure that has the least left.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from statpress.configs.loading import Release
 from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableError, SigningKeyError
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.ledger.accounts import Account, Charge, Status
@@ -408,6 +409,26 @@ def design_in_words(account: Account) -> str:
         return f"{text} No period was charged yet.{first}"
     one = "1 period was" if len(periods) == 1 else f"{len(periods):,} periods were"
     return f"{text} {one} charged, {min(periods)} to {max(periods)}."
+
+
+LOOKED_AHEAD = 24
+"""So many periods beyond the last one are looked at for how long a budget lasts."""
+
+
+def left_in_words(account: Account) -> str:
+    """For how many more periods the budget lasts, each charged as the last one; else nothing."""
+    last = account.last_of_a_period
+    if last is None or account.next_period is None:
+        return ""
+    first = SeriesPeriod.read(account.next_period)
+    number = account.lasts(last.loss, LOOKED_AHEAD)
+    until = SeriesPeriod.at(first.number + number - 1, first.by)
+    cost = f"{last.loss.within(account.limit.amounts)}, as {last.period} was"
+    if not number:
+        return f"The budget does not last for {first}, if that is charged {cost}."
+    if number == LOOKED_AHEAD:
+        return f"The budget lasts to {until} at least, if every period is charged {cost}."
+    return f"The budget lasts to {until} and no longer, if every period is charged {cost}."
 
 
 def beginning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -30,6 +31,7 @@ from statpress.tasks.ledger.entries import MEASURES, Entry, Loss, entry_hash, pu
 from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
+from statpress.tasks.release.run_places import left_in_words
 
 MONTHS = [
     str(SeriesPeriod.at(24_311 + number, "month")) for number in range(6)
@@ -477,6 +479,34 @@ def test_an_account_has_periods_of_one_length(ledger: Ledger) -> None:
         spend(ledger, "run-2", "0.1", "2026-Q1")
     void(ledger, "run-1")
     assert spend(ledger, "run-2", "0.1", "2026-Q1").body["period"] == "2026-Q1"
+
+
+@pytest.mark.parametrize("design", [*DESIGNS, "lifetime"])
+def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(tmp_path: Path, design: str) -> None:
+    """However it was spent before; by charging them, until the ledger refuses."""
+    choose, short = random.Random(design), 0
+    for number in range(12):
+        with Ledger.open(tmp_path / f"{number}.db") as ledger:
+            register(ledger, design=design)
+            for month in MONTHS[: choose.randint(1, 3)]:
+                with contextlib.suppress(InsufficientBudgetError):
+                    spend(ledger, f"run-{month}", choose.choice(["0.6", "0.4", "0.3"]), month)
+            account = ledger.account("census")
+            last = account.last_of_a_period
+            assert last is not None
+            lasts = account.lasts(last.loss, 8)
+            for step in range(8):
+                period = ledger.account("census").next_period
+                text = str(last.loss["epsilon"])
+                if step == lasts:
+                    with pytest.raises(InsufficientBudgetError):
+                        spend(ledger, f"more-{step}", text, period)
+                    short += 1
+                    break
+                spend(ledger, f"more-{step}", text, period)
+            said = left_in_words(account)
+            assert ("does not last for" in said) == (lasts == 0)
+    assert short or design == "once"
 
 
 def test_a_design_may_say_how_long_its_periods_are(tmp_path: Path) -> None:
