@@ -671,10 +671,20 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
     """What stops a run, or should be known before it."""
     found = warnings(release, plan)
     if remaining is None:
+        series, source = release.config.series, ""
+        panel = ""
+        if series is not None:
+            from statpress.tasks.release.steps import source_name
+
+            source = source_name(release).replace(series.current or series.period.first, "*")
+            panel = (
+                " If a person takes part in a few periods only, as in a panel, add --design, such"
+                f" as --design '8 consecutive {series.period.by}s'; else all periods add up."
+            )
         found.append(
             f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
             "run would stop. Register it once, with the budget of its whole life in place of the "
-            f"capitals: '{registration(release.config)}'."
+            f"capitals: '{registration(release.config, source)}'.{panel}"
         )
     return found
 

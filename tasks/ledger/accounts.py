@@ -422,20 +422,21 @@ class Account:
         """
         return self.remaining_for(self.next_period)
 
-    def lasts(self, loss: Loss, periods: int) -> int:
-        """How many more periods, one after the other, may each be charged a loss.
+    def lasts(self, loss: Loss, first: str, periods: int) -> int:
+        """How many periods, one after the other, may each be charged a loss.
 
         Args:
             loss: Of each, in every measure.
-            periods: So many are looked at, from the one after the last that was charged.
+            first: The first of them.
+            periods: So many are looked at.
         """
-        account, asked = self, loss.within(self.limit.amounts)
+        account, asked, period = self, loss.within(self.limit.amounts), SeriesPeriod.read(first)
         for number in range(periods):
-            period = account.next_period
-            if period is None or not account.remaining_for(period).covers(asked):
+            if not account.remaining_for(str(period)).covers(asked):
                 return number
-            sums = account.by_period.plus(period, loss)
+            sums = account.by_period.plus(str(period), loss)
             account = replace(account, spent=account.spent + loss, by_period=sums)
+            period = period.following
         return periods
 
     @property

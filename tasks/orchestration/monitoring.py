@@ -193,7 +193,8 @@ def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
     with open_ledger(home) as ledger:
         account = ledger.account(dataset)
     left, last = account.remaining_share, account.last_of_a_period
-    if last is not None and account.lasts(last.loss, _SOON) < _SOON:
+    following = account.next_period
+    if last is not None and following and account.lasts(last.loss, following, _SOON) < _SOON:
         emit_event(
             event=SERIES_RUNNING_OUT,
             resource={

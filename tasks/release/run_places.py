@@ -24,7 +24,7 @@ from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.ledger.accounts import Account, Charge, Status
-from statpress.tasks.ledger.entries import Entry, check_field
+from statpress.tasks.ledger.entries import Entry, Loss, check_field
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned, sync
 from statpress.tasks.private_zone.run_context import Gatekeeper, RunContext
 from statpress.tasks.products.product_kind import kind_of
@@ -412,18 +412,23 @@ def design_in_words(account: Account) -> str:
 
 
 LOOKED_AHEAD = 24
-"""So many periods beyond the last one are looked at for how long a budget lasts."""
+"""So many periods are looked at for how long a budget lasts."""
 
 
 def left_in_words(account: Account) -> str:
-    """For how many more periods the budget lasts, each charged as the last one; else nothing."""
+    """For how long the budget lasts, each period charged as the last one was; else nothing."""
     last = account.last_of_a_period
     if last is None or account.next_period is None:
         return ""
-    first = SeriesPeriod.read(account.next_period)
-    number = account.lasts(last.loss, LOOKED_AHEAD)
-    until = SeriesPeriod.at(first.number + number - 1, first.by)
-    cost = f"{last.loss.within(account.limit.amounts)}, as {last.period} was"
+    return lasting_in_words(account, last.loss, account.next_period, f", as {last.period} was")
+
+
+def lasting_in_words(account: Account, loss: Loss, first: str, like: str = "") -> str:
+    """For how long the budget lasts from a period on, if each is charged a loss."""
+    begin = SeriesPeriod.read(first)
+    number = account.lasts(loss, first, LOOKED_AHEAD)
+    until = SeriesPeriod.at(begin.number + number - 1, begin.by)
+    cost = f"{loss.within(account.limit.amounts)}{like}"
     if not number:
         return f"The budget does not last for {first}, if that is charged {cost}."
     if number == LOOKED_AHEAD:

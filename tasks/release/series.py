@@ -213,6 +213,12 @@ class Calendar:
         return cls(series.name, standings, following, following.due_on(lag))
 
     @property
+    def first_open(self) -> SeriesPeriod:
+        """The first period that is not released, due or not."""
+        open_ = (period for period, found in self.due.items() if found.stage is Stage.OPEN)
+        return next(open_, self.following)
+
+    @property
     def next_words(self) -> str:
         """What comes once all that is due is released."""
         return f"nothing else is due before {self.day}, when {self.following} is"

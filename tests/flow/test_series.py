@@ -359,6 +359,27 @@ def test_a_series_of_another_length_than_the_design_is_refused_before_anything(
     assert any("2026-01 is a month" in each for each in planned["would_stop"])
 
 
+def test_a_plan_says_how_long_the_budget_lasts_and_how_to_register_a_series(
+    office: Office,
+) -> None:
+    def planned() -> str:
+        result = plan(office.agency.config, home=office.agency.home.root)
+        return " ".join(str(each) for each in result.report())
+
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    said = planned()
+    source = office.agency.folder / "data" / "*.parquet"
+    assert f"--source '{source}'" in said and "--design '8 consecutive months'" in said
+    office.agency.register(dataset="panel", epsilon="0.35")
+    assert "The budget lasts to 2026-03 and no longer, if every period is charged" in planned()
+    office.deliver(*MONTHS[:2])
+    office.release_due()
+    assert "The budget lasts to 2026-03 and no longer" in planned()
+    office.agency.dataset = "panel"
+    office.agency.amend(design="any 2 months")
+    assert "The budget lasts to 2028-02 at least" in planned()
+
+
 def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:
     office.deliver("2026-01", "2026-02")
     office.release_due()

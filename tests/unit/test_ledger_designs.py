@@ -494,7 +494,7 @@ def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(tmp_path: Path, de
             account = ledger.account("census")
             last = account.last_of_a_period
             assert last is not None
-            lasts = account.lasts(last.loss, 8)
+            lasts = account.lasts(last.loss, str(account.next_period), 8)
             for step in range(8):
                 period = ledger.account("census").next_period
                 text = str(last.loss["epsilon"])
