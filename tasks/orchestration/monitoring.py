@@ -167,12 +167,11 @@ def series_text(calendar: Calendar, account: Account | None) -> str:
         for period, found in calendar.due.items()
     ]
     head = [f"# Series {escaped(calendar.name)}", "", "| period | is | epsilon | delta |"]
-    last = f"Next is {calendar.following}, due on {calendar.day}."
+    last = f"Nothing else is due before {calendar.day}, when {calendar.following} is."
     if account is not None:
-        last += (
-            f" For {calendar.following} is left: {account.remaining_for(str(calendar.following))}."
-        )
-        last += f" {left_in_words(account)}".rstrip()
+        following = str(calendar.first_open)
+        left = f"For {following} is left: {account.remaining_for(following)}."
+        last = " ".join(filter(None, (left, left_in_words(account), last)))
     return "\n".join([*head, "|---|---|---|---|", *rows, "", last])
 
 

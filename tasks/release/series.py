@@ -298,7 +298,8 @@ def _left_words(period: SeriesPeriod, found: Standing) -> str:
     option = " --again" if found.stage is Stage.LOST else ""
     return (
         f"{period} was {found.stage} (run {found.last}), and no schedule tries it again. "
-        f"Once you know why: 'statpress run CONFIG --period {period}{option}'."
+        f"Once you know why: 'statpress run CONFIG --period {period}{option}', or the deployment "
+        "'release-on-demand' with these as its parameters."
     )
 
 

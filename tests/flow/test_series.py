@@ -13,6 +13,7 @@ import pytest
 from bad_input import N
 from monthly import monthly
 
+from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli.release_commands import plan, rerelease, run, validate
@@ -31,12 +32,14 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.orchestration.monitoring import series_text
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
 from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
 from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.series import calendar_of
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
@@ -375,6 +378,15 @@ def test_a_plan_says_how_long_the_budget_lasts_and_how_to_register_a_series(
     office.deliver(*MONTHS[:2])
     office.release_due()
     assert "The budget lasts to 2026-03 and no longer" in planned()
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        account = ledger.account("panel")
+    calendar = calendar_of(office.agency.home, load(office.agency.config))
+    shown = series_text(calendar, account)
+    epsilon = account.charges[[*account.charges][1]].loss["epsilon"]
+    assert f"| 2026-02 | released | {epsilon} | 0 |" in shown
+    left = account.limit["epsilon"] - 2 * epsilon
+    assert f"For 2026-03 is left: epsilon {left} and delta" in shown
+    assert "The budget lasts to 2026-03 and no longer" in shown
     office.agency.dataset = "panel"
     office.agency.amend(design="any 2 months")
     assert "The budget lasts to 2028-02 at least" in planned()

@@ -79,7 +79,7 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
     epsilon = charges[1].entry.body["epsilon"]
     assert f"| {MONTHS[1]} | released | {epsilon} | 0 |" in shown["data"]
     assert f"| {LATE} | open | 0 | 0 |" in shown["data"]
-    assert f"For {NEXT} is left: epsilon 1." in shown["data"]
+    assert f"For {LATE} is left: epsilon 1." in shown["data"]
     assert "The budget lasts to" in shown["data"]
     assert len(charges) == 12 and all(charge.published for charge in charges)
     verify_ledger(office.home)
