@@ -40,7 +40,7 @@ from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateC
 if TYPE_CHECKING:
     from statpress.mechanisms.marginals.target_tables import KnownTotal
 
-_NAMED = ("domain", "products", "checks")
+_NAMED = ("domain", "geography", "products", "checks")
 _STAND_INS: dict[str, Any] = {
     "title": "-",
     "about": {},
@@ -138,6 +138,7 @@ _PARTS = (
 """Of the names of files."""
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
+OF_PLACES = ("lower", "upper")
 
 
 def check_product_columns(document: Document, findings: Findings) -> None:
@@ -148,7 +149,8 @@ def check_product_columns(document: Document, findings: Findings) -> None:
     stems: set[str] = set()
     declared = declared_columns(document)
     for product, said in _written(document, "products").items():
-        written = {f"{product}{part}".casefold() for part in _PARTS}
+        parts = (*_PARTS, *_parts_of_places(said))
+        written = {f"{product}{part}".casefold() for part in parts}
         if written & stems:
             found = ConfigError(
                 "This product and another would be written to the same file.",
@@ -169,6 +171,17 @@ def check_product_columns(document: Document, findings: Findings) -> None:
                     )
                 _check_column(name, before, declared, where)
             before.append(name)
+        for place, name, is_level in _names_at_levels(said):
+            with findings.noting():
+                where = document.where(("products", product, *place))
+                if name in (*OF_PLACES, *(RESERVED_COLUMNS if is_level else ())):
+                    raise ConfigError(
+                        f"'{name}' is the name of a column of every table of places.",
+                        where=where,
+                        next_step="Rename the column in the source, or the level.",
+                    )
+                if not is_level and place[0] == "at":
+                    _check_column(name, (), declared, where)
     for name in _written(document, "checks"):
         if name not in declared:
             findings.errors.append(_undeclared(name, document.where(("checks", name))))
@@ -194,6 +207,34 @@ def _named_columns(product: Any) -> list[tuple[Keys, str]]:
         on = regression.get("on")
         found += [((*place, "on"), on)] if isinstance(on, str) else _listed((*place, "on"), on)
     return found if all(isinstance(name, str) for _, name in found) else []
+
+
+def _names_at_levels(product: Any) -> Iterator[tuple[Keys, str, bool]]:
+    """The names of columns of tables of places, with their places and whether they are levels."""
+    at = product.get("at") if isinstance(product, dict) else None
+    if isinstance(at, list):
+        found = [(place, name, True) for place, name in _listed(("at",), at)]
+        found += [(place, name, False) for place, name in _named_columns(product)]
+    else:
+        found = []
+        for level, groups in at.items() if isinstance(at, dict) else ():
+            found.append((("at", level), level, True))
+            for i, group in enumerate(groups if isinstance(groups, list) else ()):
+                own = _listed(("at", level, i), group)
+                found += [(place, name, False) for place, name in own]
+    return (each for each in found if isinstance(each[1], str))
+
+
+def _parts_of_places(product: Any) -> list[str]:
+    """Of the names of files of tables of places."""
+    at = product.get("at") if isinstance(product, dict) else None
+    if not isinstance(at, dict | list):
+        return []
+    parts = ["_places", *(f"_{level}" for level in at)]
+    for level, groups in at.items() if isinstance(at, dict) else ():
+        further = len(groups) if isinstance(groups, list) else 0
+        parts += [f"_{level}_{number}" for number in range(2, further + 1)]
+    return parts
 
 
 def _listed(place: Keys, values: Any) -> list[tuple[Keys, Any]]:
@@ -398,27 +439,32 @@ def with_counts(
         counts = total.counts
         if counts is None:
             assert total.file is not None
-            path = _checked_path(total.file, folder, source)
+            path = public_path(total.file, folder, source, "totals", where="known")
             text = read_text(path, total.file)
             counts = _counts(text, [domain[column] for column in columns], total.file)
         totals[name] = KnownTotal(columns=columns, counts=counts)
     return totals
 
 
-def _checked_path(relative: str, folder: Path, source: str | None) -> Path:
+def public_path(relative: str, folder: Path, source: str | None, noun: str, *, where: str) -> Path:
+    """The path of a CSV file that is published with the config; for arguments see ``with_counts``.
+
+    Raises:
+        ConfigError: It is not below the config's folder, or it is the source.
+    """
     path = None if "\0" in relative else (folder / relative).resolve()
     if path is None or path.suffix != ".csv" or folder.resolve() not in path.parents:
         raise ConfigError(
             f"'{relative}' is not a .csv file in or below the config's folder.",
-            where="known",
-            next_step="Keep public totals in a .csv file in the config's folder.",
+            where=where,
+            next_step=f"Keep public {noun} in a .csv file in the config's folder.",
         )
     files = () if source is None else (folder / source, *_globbed(folder, source))
     if any(_same(path, each) for each in files):
         raise ConfigError(
-            f"'{relative}' is the private source, whose records would be published as totals.",
-            where="known",
-            next_step="Name a file of public totals.",
+            f"'{relative}' is the private source, whose records would be published as {noun}.",
+            where=where,
+            next_step=f"Name a file of public {noun}.",
         )
     return path
 

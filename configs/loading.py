@@ -24,9 +24,11 @@ from statpress.configs.checks import (
     columns_in_order,
     compared,
     domain_of,
+    public_path,
     rest_of,
 )
 from statpress.configs.columns import COLUMNS, CategoriesFile, RangeConfig
+from statpress.configs.geography import GeographyConfig, geographies
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
@@ -97,8 +99,8 @@ def _problem(detail: Any, document: Document) -> tuple[ConfigError, tuple[int, i
 def _known_keys(loc: Keys) -> Iterable[str]:
     """The keys that may stand where the validator found one that may not."""
     model: Any = ReleaseConfig
-    if loc[0] == "checks":
-        model = CheckConfig
+    if loc[0] in ("checks", "geography") and len(loc) > 2:
+        model = CheckConfig if loc[0] == "checks" else GeographyConfig
     elif len(loc) == 2:
         model = ReleaseConfig.model_fields[str(loc[0])].annotation
     elif len(loc) > 2:
@@ -422,7 +424,18 @@ def load_order(order: Order) -> Release:
         findings.settle()
     with findings.noting():
         domain = domain_of(config, columns, document, findings)
-        requests = tuple(requests_of(config, domain, shares, document, path.parent, findings))
+        places, texts = geographies(
+            config.geography,
+            columns,
+            document,
+            lambda named, where: public_path(
+                named, path.parent, config.source.files, "places", where=where
+            ),
+            findings,
+        )
+        requests = tuple(
+            requests_of(config, domain, shares, document, path.parent, findings, places)
+        )
     findings.settle()
     place = ("source", "path") if ("source", "path") in document.places else ("source",)
     config.source.check_installed(document.where(place))
@@ -430,7 +443,7 @@ def load_order(order: Order) -> Release:
     return Release(
         config=config,
         folder=(order.folder or path.parent).absolute(),
-        text=_whole_text(written, config, domain, requests),
+        text=_whole_text(written, config, domain, requests, texts),
         domain=domain,
         frame=frame,
         requests=requests,
@@ -502,9 +515,10 @@ def _whole_text(
     config: ReleaseConfig,
     domain: Domain,
     requests: Iterable[ProductRequest],
+    texts: Mapping[Keys, Any],
 ) -> str:
-    """The document's text with what files of categories and totals hold in place of their names."""
-    lines: dict[Keys, Any] = {}
+    """The document's text with what files of categories, places and totals hold in their place."""
+    lines: dict[Keys, Any] = dict(texts)
     for name, column in config.domain.items():
         if isinstance(getattr(column, "categories", None), CategoriesFile):
             built = domain[name]

@@ -29,6 +29,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from statpress.configs.columns import Line, Paragraphs, Section, Share
 from statpress.mechanisms.mechanism import UserDefined
+from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.planning.choice import AUTO
 from statpress.mechanisms.registry import KINDS, REGISTRY, served_by, serving
 
@@ -76,6 +77,8 @@ class ProductConfig(Section):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
         schema = handler(core)
+        if "at" in cls.model_fields:
+            handler.resolve_ref_schema(schema)["required"].remove("columns")
         if "statistic" in cls.model_fields:
             _columns_in_one_place(handler.resolve_ref_schema(schema))
         if cls.implied:
@@ -119,8 +122,18 @@ def _with_columns(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(hint: Any) -> Any:
-    """The type of a knob in the file, where a user-defined object is named."""
-    return str | None if hint == UserDefined | None else hint
+    """The type of a knob in the file, where a user-defined object or a column is named."""
+    return str | None if hint in (UserDefined | None, Geography | None) else hint
+
+
+def _columns_of_places(value: dict[str, Any]) -> dict[str, Any]:
+    """A product with the columns of its tables by level as its own, where it names none."""
+    at = value.get("at")
+    if "columns" in value or not isinstance(at, Mapping):
+        return value
+    named = [name for groups in at.values() if isinstance(groups, list)
+             for group in groups if isinstance(group, list) for name in group]  # fmt: skip
+    return {**value, "columns": list(dict.fromkeys(named))} if named else value
 
 
 def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
@@ -242,7 +255,7 @@ def _product(value: Any) -> Any:
     place: tuple[str, ...] = (form, "statistic")
     try:
         if isinstance(value, dict):
-            value = _with_columns(value)
+            value = _columns_of_places(_with_columns(value))
         place = (form,)
         return PRODUCTS[form].model_validate(value)
     except ValidationError as error:

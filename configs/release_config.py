@@ -30,6 +30,7 @@ from statpress.configs.columns import (
     ZeroConfig,
 )
 from statpress.configs.formats import DEFAULT, Format
+from statpress.configs.geography import GeographyConfig
 from statpress.configs.products import AnyProduct
 from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
@@ -341,6 +342,10 @@ class ReleaseConfig(Section):
     privacy: PrivacyConfig
     budget: BudgetConfig
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    geography: dict[StrictStr, GeographyConfig] = Field(
+        default_factory=dict,
+        description="By column of places who lies in whom, for tables of places at every level.",
+    )
     structural_zeros: list[ZeroConfig] = Field(
         default_factory=list,
         description="Combinations of values that no record can have: per pattern some columns, "

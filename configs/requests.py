@@ -22,6 +22,7 @@ from statpress.configs.yaml_text import Document, Findings, placed
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BudgetValueError, ConfigError
 from statpress.mechanisms.mechanism import Kind, UserDefined
+from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
 
@@ -136,8 +137,9 @@ def requests_of(
     document: Document,
     folder: Path,
     findings: Findings,
+    places: Mapping[str, Geography],
 ) -> Iterator[ProductRequest]:
-    """The products that are in order, without those of columns that are not.
+    """The products that are in order, without those of columns or places that are not.
 
     Args:
         config: The config, as far as it is valid.
@@ -146,6 +148,7 @@ def requests_of(
         document: Places of the values, for messages.
         folder: Of the config, where paths of known totals go from.
         findings: Take what is wrong with the others.
+        places: By column the geographies that are in order.
     """
     declared = declared_columns(document)
     for name, product in config.products.items():
@@ -163,6 +166,10 @@ def requests_of(
                 values["known"] = with_counts(values["known"], own, folder, config.source.files)
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
+            if "geography" in values:
+                values["geography"] = _geography(values["geography"], config, places)
+                if values["geography"] is None and config.geography:
+                    continue  # it is not in order, which is said already
             said = knobs(**values)
             further = further_of(kind, product)
             if further is not None:
@@ -182,6 +189,30 @@ def requests_of(
                 open_share=product.share is None,
                 further=further,
             )
+
+
+def _geography(
+    named: str | None, config: ReleaseConfig, places: Mapping[str, Geography]
+) -> Geography | None:
+    """The geography that a product names, or the only one; None if it is not in order.
+
+    Raises:
+        ConfigError: The config declares none of this name, or several and the product names none.
+    """
+    declared = ", ".join(config.geography)
+    if named is None and len(config.geography) > 1:
+        raise ConfigError(
+            "It is not clear which geography the product is of.",
+            where="geography",
+            next_step=f"Name one of {declared}.",
+        )
+    if named is not None and named not in config.geography:
+        raise ConfigError(
+            f"The config declares no geography '{named}'.",
+            where="geography",
+            next_step=f"Those that it declares: {declared or 'none'}.",
+        )
+    return places.get(next(iter(config.geography), "") if named is None else named)
 
 
 _DIGITS = Context(prec=12, rounding=ROUND_DOWN)

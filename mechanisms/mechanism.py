@@ -138,7 +138,7 @@ HIDDEN = frozenset(
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
         "most_unit_records", "design", "end_share", "part_weight", "reach_factor", "reach_addend",
-        "of_unit", "rounded", "categories", "of_some", "count_scale",
+        "of_unit", "rounded", "categories", "of_some", "count_scale", "level_tables",
     }
 )  # fmt: skip
 """What only programs need, or the expected errors say already; also with a number behind."""

@@ -57,13 +57,15 @@ class Registry(Mapping[str, Value]):
 
 
 _CORE = "statpress.mechanisms"
-_COUNTS, _RECORDS, _ESTIMATE, _FUNCTION = "microdata table", "microdata", "estimate", "function"
+_COUNTS, _RECORDS, _TABLE = "microdata table", "microdata", "table"
+_ESTIMATE, _FUNCTION = "estimate", "function"
 _MECHANISMS = {
     "bootstrap": ("tables.bootstrap:Bootstrap", _COUNTS),
     "laplace": ("tables.perturbed:LaplaceTable", _COUNTS),
     "gaussian": ("tables.perturbed:GaussianTable", _COUNTS),
     "two_resolutions": ("tables.two_resolutions:TwoResolutions", _COUNTS),
     "marginals": ("marginals.marginals:Marginals", _RECORDS),
+    "place_tables": ("places.place_tables:PlaceTables", _TABLE),
     "smoothed_histogram": ("tables.density:SmoothedHistogram", _COUNTS),
     "density": ("tables.density:Density", _COUNTS),
     "exponential_ks": ("tables.exponential_ks:ExponentialKS", _COUNTS),

@@ -254,7 +254,7 @@ def query(
         total: The sum of a column of numbers.
         share: The share of every value of a column.
         median: The median of a column of numbers.
-        product: Microdata by marginals; by default the only such product.
+        product: Microdata by marginals or tables of places; by default the only such product.
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
@@ -315,7 +315,7 @@ def regress(
     Args:
         bundle: The bundle's folder, a zip file of it, or the address below which its files lie.
         formula: An outcome, a tilde and terms: 'prestige ~ educ + C(region) + female'.
-        product: Microdata by marginals; by default the only such product.
+        product: Microdata by marginals or tables of places; by default the only such product.
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """

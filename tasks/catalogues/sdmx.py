@@ -29,6 +29,7 @@ import numpy as np
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.places.place_tables import PlaceTables
 from statpress.tasks.bundle.formats import read_batches, schema_of, written_file
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.products.published_counts import LISTED_CELLS, column_from
@@ -245,7 +246,11 @@ class Table:
 def tables(publication: Publication) -> tuple[Table, ...]:
     """The products of kind ``table``."""
     stated = publication.privacy["products"]
-    names = [name for name, each in stated.items() if each.get("kind") == "table"]
+    names = [
+        name
+        for name, each in stated.items()
+        if each.get("kind") == "table" and each["mechanism"] != PlaceTables.name
+    ]
     ids = components(names)
     return tuple(Table(publication, name, id) for name, id in zip(names, ids, strict=True))
 

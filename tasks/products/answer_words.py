@@ -20,7 +20,7 @@ def named_cells(column: Column) -> list[str]:
 def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What of a product's privacy statement, and of a sample, bears on answers from its tables."""
     verdict = stated.get("verdict") or {}
-    chosen = stated["score_scale"] is not None or "triple_share" in stated
+    chosen = stated.get("score_scale") is not None or "triple_share" in stated
     return {
         "chosen_by_noisy_scores": chosen,
         **({"sample": sample} if sample else {}),

@@ -248,6 +248,7 @@ KINDS: Registry[AnyKind] = Registry(
         "microdata": f"{_ROOM}.count_product:MICRODATA_FILES",
         "table": f"{_ROOM}.count_product:TABLE_FILES",
         "microdata_by_marginals": f"{_ROOM}.marginal_product:MARGINAL_FILES",
+        "tables_of_places": f"{_ROOM}.place_product:PLACE_FILES",
     }
 )
 """By name the kinds of product: ``FILES`` of the module named after the planner's kind, but for two

@@ -303,9 +303,10 @@ def _figure_of(
     cells: list[Cell] = [tuple(cell[c] for c in columns) for cell in neighbours.cells]
     if product.kind.name == "estimate":
         return lambda derived: float(np.nan_to_num(derived.estimates[0].value))
-    if product.kind.name not in ("microdata", "table"):
+    wide = product.mechanism.needs == "columns"
+    if product.kind.name not in (("microdata",) if wide else ("microdata", "table")):
         return None
-    if product.mechanism.needs == "columns":
+    if wide:
 
         def matched(derived: Any) -> float:
             """Columns and pairs in which records are as the unit is in ``one``, less ``other``."""

@@ -13,23 +13,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.columns import Column, Date
+from statpress.mechanisms.domain.columns import Categorical, Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
-from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
+from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.places.estimates import PlaceEstimates
+from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
+from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.answer_words import named_cells, standing
 from statpress.tasks.products.noisy_tables import published_marginals
+from statpress.tasks.products.place_product import published_places
 from statpress.tasks.products.published_counts import understood
 from statpress.tasks.release.formulas import regressors_of
 
@@ -45,6 +49,10 @@ _EVENLY = (
     "Numbers count as evenly spread over their cells, and no interval allows for what that hides; "
     "records without a number do not count."
 )
+
+
+Where = dict[str, Collection[int]]
+"""Per column the codes that a condition counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +128,11 @@ class Measured:
             confidence=question.confidence,
         )
 
+    @property
+    def with_shares(self) -> Sequence[str]:
+        """Names of the columns that shares can be of."""
+        return self.domain.names
+
     def column(self, name: str) -> Column:
         """A column by its name.
 
@@ -134,6 +147,11 @@ class Measured:
                 f"Its columns: {', '.join(self.domain.names)}.",
             )
         return self.domain[name]
+
+    def listed(self, name: str, codes: Iterable[int], where: Kept) -> list[int]:
+        """Those of a column's codes whose cells are listed under some conditions."""
+        del name, where
+        return list(codes)
 
     @contextmanager
     def told(self, names: Iterable[str]) -> Iterator[None]:
@@ -184,6 +202,83 @@ class Copied(Measured):
         return super().facts(question) | {"on_copies": True}
 
 
+@dataclass(frozen=True, eq=False)
+class MeasuredPlaces(Measured):
+    """Tables of places of a verified bundle; every level is a column too.
+
+    Attributes:
+        release: Its noisy tables.
+        estimates: All of them combined.
+    """
+
+    release: NoisyPlaces
+    estimates: PlaceEstimates
+
+    @classmethod
+    def of(cls, folder: Path, name: str, stated: Mapping[str, Any], release: NoisyPlaces) -> Self:
+        """Combine the tables of a product."""
+        estimates, geography = release.estimates(), release.geography
+        tree, others = geography.tree, release.domain.columns
+        columns = (
+            *(
+                Categorical(name=level, categories=codes)
+                for level, codes in zip(tree.levels, tree.codes, strict=True)
+            ),
+            *(column for column in others if column.name != geography.column),
+        )
+        return cls(
+            folder, name, stated, Domain(columns), release.n_records,
+            estimates.union(np.ones(tree.sizes[-1], dtype=bool)), f"data/{name}_places",
+            release, estimates,
+        )  # fmt: skip
+
+    @property
+    def with_shares(self) -> Sequence[str]:
+        """Names of the columns but those of places, of which there are only counts."""
+        return [name for name in self.domain.names if name not in self.estimates.tree.levels]
+
+    def analyses(self, question: Question) -> PlaceAnalyses:
+        if question.population:
+            raise QueryError(
+                "Tables of places answer for the records that were counted only: how many units a "
+                "place has is private.",
+                where=str(self.folder),
+                next_step="Ask without --population.",
+            )
+        return PlaceAnalyses(
+            domain=self.release.domain,
+            residuals=self.residuals,
+            confidence=question.confidence,
+            estimates=self.estimates,
+        )
+
+    def listed(self, name: str, codes: Iterable[int], where: Kept) -> list[int]:
+        """Of a level the places that have something in common with those of the conditions."""
+        tree = self.estimates.tree
+        if name not in tree.levels:
+            return list(codes)
+        inside = leaves_of(tree, where).astype(np.float64)
+        for level in range(len(tree.levels) - 1, tree.levels.index(name), -1):
+            inside = tree.sums(level, inside)
+        return [code for code in codes if inside[code]]
+
+    @contextmanager
+    def told(self, names: Iterable[str]) -> Iterator[None]:
+        try:
+            yield
+        except NotMeasuredError as error:
+            error.where = ", ".join(names)
+            measured = [
+                f"{each['level']}: {' and '.join(each['columns']) or 'records'}"
+                for each in self.stated["tables"]
+            ]
+            error.next_step = (
+                "Ask about columns that were measured together at that level of places or below: "
+                f"{'; '.join(measured)}."
+            )
+            raise
+
+
 def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
     """int64[n]: the codes of a column of published records, nulls with that of missing ones."""
     listed = column.decode(np.arange(column.size - column.missing)).tolist()
@@ -219,8 +314,15 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
-        able = [name for name, facts in stated.items() if facts["mechanism"] == Marginals.name]
+        able = [
+            name
+            for name, facts in stated.items()
+            if facts["mechanism"] in (Marginals.name, PlaceTables.name)
+        ]
     name = _chosen(product, able, folder)
+    if stated[name]["mechanism"] == PlaceTables.name:
+        places = published_places(folder, name, stated[name], package["resources"])
+        return MeasuredPlaces.of(folder, name, stated[name], places)
     release = published_marginals(folder, name, stated[name], resources)
     return Measured(
         folder, name, stated[name], release.domain, release.n_records, release.residuals(),
@@ -228,7 +330,6 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
     )  # fmt: skip
 
 
-Where = dict[str, Collection[int]]
 STATISTICS: dict[str, Callable[[Analyses, Question, Where], Interval]] = {
     "count": lambda asked, _, where: asked.count(where),
     "mean": lambda asked, q, where: asked.mean(q.of[0], where),
@@ -269,7 +370,10 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         name: _values(columns[name], written) for name, written in question.conditions.items()
     }
     allowed = {name: _codes(columns[name], values) for name, values in conditions.items()}
-    every = {name: allowed.get(name, list(range(columns[name].size))) for name in listed}
+    every = {
+        name: measured.listed(name, allowed.get(name, range(columns[name].size)), allowed)
+        for name in listed
+    }
     if question.statistic == "share":
         every |= {q: [c for c in every[q] if c != columns[q].missing_code] for q in question.of}
     if np.prod([float(len(codes)) for codes in every.values()]) > _MOST_CELLS:
@@ -280,7 +384,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
     of_counts, sample = question.statistic == "count", analyses.sample
     cells = []
     with measured.told(names):
-        for values, figure in _figures(analyses, question, allowed, every):
+        for values, figure in _figures(domain, analyses, question, allowed, every):
             share = {}
             if of_counts and sample is not None and not sample.absent and figure.by != "Rubin":
                 assert measured.n_records is not None
@@ -313,6 +417,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
 
 
 def _figures(
+    domain: Domain,
     analyses: Analyses,
     question: Question,
     allowed: Mapping[str, Collection[int]],
@@ -331,10 +436,10 @@ def _figures(
             "A difference is between the values of one column.", next_step="Name one, with --by."
         )
     ((name, codes),) = every.items()
-    column = analyses.domain[name]
+    column = domain[name]
     base = _codes(column, _values(column, [question.base]))[0] if question.base else codes[0]
     (of,) = question.of
-    compared = analyses.domain[of]
+    compared = domain[of]
     apart: list[list[int] | None] = [None]
     if question.values:
         apart = [_codes(compared, _values(compared, question.values))]
@@ -423,8 +528,8 @@ def _chosen(wanted: str | None, able: Sequence[str], folder: Path) -> str:
         raise QueryError(
             "No product of this bundle answers questions.",
             where=str(folder),
-            next_step="Microdata by 'marginals' do. Counts of tables are in data/, each with its"
-            " standard error.",
+            next_step="Microdata by 'marginals' and tables by 'place_tables' do. Counts of other"
+            " tables are in data/, each with its standard error.",
         )
     problem = f"The product '{wanted}' cannot" if wanted else "It is not clear which product should"
     raise QueryError(

