@@ -30,6 +30,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
+from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.marginals import Marginals, Microdata, WithinCells
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.target_tables import Group
@@ -41,6 +42,7 @@ from statpress.tasks.bundle.formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.private_zone.workers import machine_memory
+from statpress.tasks.products import tracked
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
     MarginalErrors,
@@ -83,6 +85,7 @@ from statpress.tasks.products.published_counts import (
     unlisted_in_words,
     zeros_by_codes,
 )
+from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
 from statpress.tasks.products.true_errors import TrueErrors
 
 MOST_COLUMNS = 40
@@ -687,6 +690,27 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     ) -> ReportPart:  # fmt: skip
         """The columns and the pairs, as they were measured."""
         return part_of(folder, name, stated, resources)
+
+    def tracked(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> Iterator[TrackedFigure]:  # fmt: skip
+        """The shares of every column, as ``statpress query`` answers them."""
+        described_as = {field["name"]: field for field in _fields(name, resources)}
+        paths = {each["path"]: each for each in resources}
+        release = published_marginals(folder, name, stated, paths)
+        asked = Analyses(
+            domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
+        )
+        for place, column in enumerate(release.domain.columns):
+            if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
+                continue
+
+            def read(codes: tuple[int, ...], name: str = column.name) -> Reading:
+                found = asked.share(name, codes, {})
+                return Reading.of(found.value, found.lower, found.upper, found.standard_error)
+
+            yield from tracked_shares([column], [described_as[column.name]], read)
 
 
 _BY_MARGINALS = (
