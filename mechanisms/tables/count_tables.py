@@ -88,7 +88,11 @@ class AutoRecordsKnobs:
 
 
 class CountsKind(Kind):
-    """Microdata or tables: what their mechanisms give are counts of cells."""
+    """Microdata or tables: what their mechanisms give are counts of cells.
+
+    A mechanism with ``named_only`` is compared only where a product names it: others cannot do
+    what it is for.
+    """
 
     left_open: type = AutoKnobs
     may_omit = True
@@ -118,6 +122,8 @@ class CountsKind(Kind):
         for mechanism in serving:
             if not getattr(mechanism, "named_only", False):
                 yield mechanism.name, mechanism, mechanism.knobs()
+            elif isinstance(knobs, mechanism.knobs):  # of a product that names it
+                yield mechanism.name, mechanism, knobs
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return int(mechanism.drawn_records or mechanism.rows(n_cells=n_cells))

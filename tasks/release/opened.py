@@ -228,7 +228,7 @@ class Release:
     def _alike(self) -> list[str]:
         """Columns that are in the earlier release too, with the same ranges."""
         found = []
-        for name in self._measured.domain.names:
+        for name in self._measured.with_shares:
             try:
                 self._before([name])
             except QueryError:

@@ -128,6 +128,11 @@ class Measured:
             confidence=question.confidence,
         )
 
+    @property
+    def with_shares(self) -> Sequence[str]:
+        """Names of the columns that shares can be of."""
+        return self.domain.names
+
     def column(self, name: str) -> Column:
         """A column by its name.
 
@@ -226,6 +231,11 @@ class MeasuredPlaces(Measured):
             estimates.union(np.ones(tree.sizes[-1], dtype=bool)), f"data/{name}_places",
             release, estimates,
         )  # fmt: skip
+
+    @property
+    def with_shares(self) -> Sequence[str]:
+        """Names of the columns but those of places, of which there are only counts."""
+        return [name for name in self.domain.names if name not in self.estimates.tree.levels]
 
     def analyses(self, question: Question) -> PlaceAnalyses:
         if question.population:

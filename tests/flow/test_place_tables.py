@@ -142,6 +142,8 @@ def test_questions_to_places(places: Any) -> None:
     assert means["standard_error"].iloc[0] > 0
     with pytest.raises(QueryError, match="level of places"):
         release.share("state")
+    assert not release.changes(release).frame()["changed"].any()
+    assert (release.change(release).table("state").frame()["estimate"] == 0).all()
     with pytest.raises(QueryError, match="between places"):
         release.difference("age", by="state")
     with pytest.raises(QueryError, match="counted only"):

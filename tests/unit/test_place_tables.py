@@ -33,7 +33,9 @@ from statpress.mechanisms.places.place_tables import (
     combined,
 )
 from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.planning.choice import compare
 from statpress.mechanisms.sampling.randomness import equivalent_variance
+from statpress.mechanisms.tables.count_tables import TABLE
 from statpress.tasks.release.entropy import SeededRandomness
 
 ADDED = Adjacency.ADD_REMOVE
@@ -353,3 +355,12 @@ def test_a_description_without_places_has_the_loss() -> None:
     again = PlaceTables.from_description(made.describe())
     assert again == made and again.geography is None
     assert MeasuredTable(3, (), made.tables[-1].share) in made.tables
+
+
+def test_it_is_compared_only_where_it_is_named() -> None:
+    tree = SHAPES["two states"]
+    knobs = PlaceTablesKnobs(at=ASKED["two states"], geography=of_tree("c0", tree))
+    named = {each.name: each.mechanism for each in compare(TABLE, knobs, target_of(tree))}
+    assert isinstance(named["place_tables"], PlaceTables) and len(named) > 2
+    left_open = [each.name for each in compare(TABLE, TABLE.left_open(), target_of(tree))]
+    assert left_open and "place_tables" not in left_open
