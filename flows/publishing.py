@@ -21,6 +21,7 @@ from statpress.tasks.release.review import (
     open_publication,
 )
 from statpress.tasks.release.run_places import Outcome, Uploaded
+from statpress.tasks.release.series import refresh_page
 from statpress.tasks.uploads.upload import check_targets, read_targets, targets_in, upload
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ def publish(context: RunContext, run_id: str) -> Outcome:
                 copy_bundle(approved, building)
                 place = move_into_place(approved, building)
     outcome = note_publication(home, approved, place)
+    told_to_end = refresh_page(context, outcome.bundle)
     show_release(context, outcome)
     show_approval(context, outcome)
-    return upload_release(context, outcome, targets_in(outcome.bundle))
+    targets = targets_in(outcome.bundle)
+    return upload_release(context, outcome, targets, told_to_end=told_to_end)

@@ -22,7 +22,7 @@ from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
 from statpress.tasks.release.review import check_decided
 from statpress.tasks.release.run_places import Outcome, open_run
-from statpress.tasks.release.series import released_meanwhile, take_period
+from statpress.tasks.release.series import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,
@@ -140,6 +140,7 @@ def press(
     if reviewed:
         show_waiting(context, release.config.title, outcome, context.home)
         return outcome
+    told_to_end = refresh_page(context, outcome.bundle, told_to_end=told_to_end)
     show_release(context, outcome)
     targets = release.config.publish.targets
     return upload_release(context, outcome, targets, told_to_end=told_to_end)

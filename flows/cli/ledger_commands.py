@@ -209,13 +209,17 @@ def note(
         place: For a bundle that waits for its approval: where it is to be published.
     """
     from statpress.tasks.release.review import note_bundle
+    from statpress.tasks.release.series import page_flaw
 
     entry = note_bundle(home_of(home), bundle, place)
-    facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": entry.body["bundle"]}
+    noted = Path(entry.body["bundle"])
+    flaw = page_flaw(noted) if place is None else ""
+    facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": str(noted)}
+    facts |= {"page": flaw} if flaw else {}
     return Result(
         json=json,
         facts=lambda: facts,
-        report=lambda: f"Entry {entry.sequence} notes {entry.body['bundle']}.",
+        report=lambda: f"Entry {entry.sequence} notes {noted}. {flaw}".rstrip(),
     )
 
 

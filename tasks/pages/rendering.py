@@ -34,10 +34,12 @@ from statpress.tasks.pages.blocks import (
     Relations,
     Section,
     Slider,
+    Trends,
     code,
     marked,
 )
 from statpress.tasks.pages.charts import svg
+from statpress.tasks.pages.trends import figures, panels
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -141,6 +143,7 @@ _KINDS = {
     Slider: "slider",
     Relations: "relations",
     Explorer: "explorer",
+    Trends: "trends",
 }
 
 
@@ -161,6 +164,7 @@ def rendered(
     names = [*(["slider.js"] if Slider in kinds else []), *(["explorer.js"] if explores else [])]
     script = "".join(map(_text, names))
     sheets = ["style.css", *(["explorer.css"] if kinds & {Explorer, Relations} else [])]
+    sheets += ["trends.css"] if Trends in kinds else []
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
     return (
         _environment()
@@ -173,6 +177,8 @@ def rendered(
             style=Markup("".join(map(_text, sheets))),  # noqa: S704
             kind_of=lambda block: _KINDS[type(block)],
             drawn=lambda chart: _picture(chart, next(charts)) if pictures else None,
+            panels=lambda trends: panels(trends) if pictures else [],
+            figures=figures,
             is_number=_is_number,
             number_of_slider=lambda: next(sliders),
             explores=explores,

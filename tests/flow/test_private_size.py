@@ -28,8 +28,10 @@ from statpress.mechanisms.errors import (
     RefinementError,
 )
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.products.product_kind import kind_named
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.foreseen import warnings
 from statpress.tasks.release.ledger_check import recomputed, verify_ledger
@@ -192,6 +194,11 @@ def test_a_bundle_answers_refines_and_reprints_by_the_noisy_total(
     assert sum(cell["estimate"] for cell in answer["cells"]) == pytest.approx(found, rel=0.5)
     with pytest.raises(QueryError, match="How many units there are is private"):
         ask(bundle, Question(columns=("region",), conditions={}, population=True))
+    product, package = stated(bundle)["products"]["regions"], Publication(bundle).package
+    kind = kind_named(product["kind"], product["mechanism"])
+    tracked = kind.tracked(bundle, "regions", product, package["resources"])
+    # Shares of their own noisy sum: of a public number they would not add up to 1.
+    assert sum(each.reading.value for each in tracked) == pytest.approx(1, rel=1e-12)
     refine(bundle, tmp_path / "refined", Options(products=("ages",)))
     with pytest.raises(RefinementError, match="their total, which is private"):
         refine(bundle, tmp_path / "consistent", Options(consistent=True))

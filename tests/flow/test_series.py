@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from bad_input import N
-from monthly import monthly
+from monthly import Office
 
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli.release_commands import plan, rerelease, run, validate
 from statpress.flows.rerelease import propose
-from statpress.flows.runner import run_due, run_publication, run_release
+from statpress.flows.runner import run_publication, run_release
 from statpress.mechanisms.errors import (
     ConfigError,
     InsufficientBudgetError,
@@ -30,93 +27,15 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
-from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
-from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
-from statpress.tasks.release.run_places import Outcome
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
 
 class CutError(Exception):
     """Stands for whatever may end a run."""
-
-
-class Heard(Silent):
-    """Keeps what a person is told."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def notify(self, text: str) -> None:
-        self.texts.append(text)
-
-
-class Office:
-    """An agency with a series, on a day of its own calendar."""
-
-    def __init__(self, agency: Any, patch: pytest.MonkeyPatch) -> None:
-        self.agency, self._patch = agency, patch
-        monthly(agency, "2026-01", ", lag: 10 days")
-        agency.replace("title: Test release", "title: Labour force, {period}")
-        self.table = pq.read_table(agency.source)
-        agency.source.unlink()
-
-    def deliver(self, *months: str) -> None:
-        """Have the files of some months arrive."""
-        for month in months:
-            pq.write_table(self.table, self.agency.folder / "data" / f"{month}.parquet")
-
-    def on(self, day: str) -> Office:
-        """Have it be another day."""
-        date = datetime.date.fromisoformat(day)
-        self._patch.setattr("statpress.tasks.release.series.today", lambda: date)
-        return self
-
-    def context(self, listener: Listener | None = None) -> RunContext:
-        log = CuratorLog(self.agency.home.folder("curator"), new_run_id())
-        self.agency.inspector.log = log
-        return RunContext(
-            home=self.agency.home,
-            log=log,
-            inspector=self.agency.inspector,
-            orchestrated=False,
-            parallel=Parallel(),
-            listener=listener or Silent(),
-        )
-
-    def release(self, period: str, **arguments: Any) -> Outcome:
-        order = Order(self.agency.config).at_period(period)
-        return run_release(self.context(), order, **arguments)
-
-    def release_due(self) -> tuple[list[str], str, list[str]]:
-        """The periods that a schedule releases, why no further one, and what it says."""
-        heard = Heard()
-
-        def one(order: Order, period: str) -> str:
-            run_release(self.context(heard), order)
-            return period
-
-        released, due = run_due(self.context(heard), Order(self.agency.config), one)
-        return released, due.words, heard.texts
-
-    def bundles(self) -> dict[str, list[Path]]:
-        """The bundles in the folder of each period."""
-        return {
-            folder.name: sorted(folder.iterdir())
-            for folder in sorted((self.agency.releases / "lfs").iterdir())
-            if not folder.is_symlink()
-        }
-
-    @property
-    def latest(self) -> Path:
-        """What the link leads to, from the folder of the series."""
-        return Path(os.readlink(self.agency.releases / "lfs" / "latest"))
-
-    def kinds(self) -> list[str]:
-        return [entry.kind for entry in self.agency.entries()]
 
 
 @pytest.fixture

@@ -77,10 +77,12 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
     assert f"| {LATE} | open | 0 | 0 |" in shown["data"]
     assert len(charges) == 12 and all(charge.published for charge in charges)
     verify_ledger(office.home)
-    folders = {folder.name: folder for folder in (office.releases / "lfs").iterdir()}
+    folder = office.releases / "lfs"
+    folders = {each.name: each for each in folder.iterdir() if each.is_dir()}
     assert sorted(folders) == [*MONTHS, "latest"]
     assert all(len(list(folders[month].iterdir())) == 1 for month in MONTHS)
     assert Path(os.readlink(folders["latest"])).parts[0] == MONTHS[-1]
+    assert f"{len(MONTHS)} of {len(MONTHS)}" in (folder / "series.html").read_text()
     runs = {each["name"].split(", ")[1]: each for each in releases(server) if ", " in each["name"]}
     assert set(MONTHS) <= set(runs)
     for month in MONTHS:
