@@ -84,8 +84,9 @@ def rest_of(document: Document) -> ReleaseConfig | None:
 
 def declared_columns(document: Document) -> frozenset[str]:
     """Names of all columns of the domain, those at fault as well."""
-    section = document.value.get("domain") if isinstance(document.value, dict) else None
-    return frozenset(section) if isinstance(section, dict) else frozenset()
+    weight = _written(document, "weight").get("column")
+    weights = {weight} if isinstance(weight, str) else set()
+    return frozenset(_written(document, "domain")) | weights
 
 
 def columns_in_order(
@@ -93,7 +94,8 @@ def columns_in_order(
 ) -> dict[str, Column]:
     """The columns that are in order, by name."""
     columns = {}
-    for name, column in config.domain.items():
+    for name, column in config.columns.items():
+        place: Keys = ("domain", name) if name in config.domain else ("weight", "edges")
 
         def read_lines(relative: str, name: str = name) -> list[str]:
             where = document.where(("domain", name, "categories"))
@@ -108,7 +110,7 @@ def columns_in_order(
             text = read_text(path, f"{where}: {relative}")
             return [line for line in text.splitlines() if line.strip()]
 
-        with findings.noting(), placed(document, ("domain", name)):
+        with findings.noting(), placed(document, place):
             columns[name] = column.build(name, read_lines)
             config.source.check_column(columns[name])
     return columns
@@ -122,7 +124,7 @@ def domain_of(
         domain = Domain(tuple(columns.values()))
     zeros = []
     for i, declared in enumerate(config.structural_zeros):
-        if not columns.keys() >= declared.keys() & config.domain.keys():
+        if not columns.keys() >= declared.keys() & config.columns.keys():
             continue  # of a column that is not in order, which is said already
         with findings.noting(), placed(document, ("structural_zeros", i)):
             zeros.append(build_zero(declared, columns))
@@ -326,13 +328,15 @@ def check_exports(
     publish = config.publish
     if "csv" in publish.formats:
         released = {name for product in config.products.values() for name in product.columns}
-        for name in config.domain:
+        for name in config.columns:
             if name in released and name.startswith(tuple(formats.FORMULA_MARKS)):
                 findings.errors.append(
                     ConfigError(
                         f"A spreadsheet would take the name of the column {name!r} for a formula "
                         "in the header of CSV files.",
-                        where=document.where(("domain", name)),
+                        where=document.where(
+                            ("domain", name) if name in config.domain else ("weight", "column")
+                        ),
                         next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
                     )
                 )
@@ -439,11 +443,40 @@ def with_counts(
         counts = total.counts
         if counts is None:
             assert total.file is not None
-            path = public_path(total.file, folder, source, "totals", where="known")
-            text = read_text(path, total.file)
-            counts = _counts(text, [domain[column] for column in columns], total.file)
+            own = [domain[column] for column in columns]
+            counts = counts_of_file(total.file, own, folder, source, where="known")
         totals[name] = KnownTotal(columns=columns, counts=counts)
     return totals
+
+
+def counts_of_file(
+    relative: str,
+    columns: list[Column],
+    folder: Path,
+    source: str | None,
+    *,
+    where: str,
+    whole: bool = False,
+) -> tuple[int, ...]:
+    """The counts of a CSV file of public totals, the last column's cells running fastest.
+
+    Args:
+        relative: Path of the file from the config's folder.
+        columns: Whose combinations of cells it lists.
+        folder: Of the config.
+        source: Path of the private source, as the config has it; None if it is not a file.
+        where: The key that names the file, for messages.
+        whole: Whether every cell has to be listed; else one that is not counts 0.
+
+    Raises:
+        ConfigError: The file is missing, not of that form, or the source.
+    """
+    try:
+        path = public_path(relative, folder, source, "totals", where=where)
+        return _counts(read_text(path, relative), columns, relative, whole=whole)
+    except ConfigError as error:
+        error.where = where
+        raise
 
 
 def public_path(relative: str, folder: Path, source: str | None, noun: str, *, where: str) -> Path:
@@ -486,7 +519,7 @@ def _same(path: Path, other: Path) -> bool:
         return False
 
 
-def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
+def _counts(text: str, columns: list[Column], name: str, *, whole: bool) -> tuple[int, ...]:
     """Counts of all combinations of the columns' cells, the last column's running fastest."""
     try:
         rows = list(csv.reader(io.StringIO(text)))
@@ -515,9 +548,16 @@ def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
         if not (row[-1].isascii() and row[-1].isdigit()) or len(row[-1]) > 15:
             raise _problem("A count is not a whole number of at least 0", name, line)
         found[cell] = int(row[-1])
+    if whole and len(found) < cells:
+        cell = next(cell for cell in range(cells) if cell not in found)
+        labelled = []
+        for column in reversed(columns):
+            cell, code = divmod(cell, column.size)
+            labelled.append(f"{column.name} = {labels(column)[code] or 'missing'}")
+        raise _problem(f"The file has no row for {', '.join(reversed(labelled))}", name, None)
     return tuple(found.get(cell, 0) for cell in range(cells))
 
 
 def _problem(what: str, name: str, line: int | None) -> ConfigError:
     place = f"'{name}'" if line is None else f"'{name}', line {line}"
-    return ConfigError(f"{what} ({place}).", where="known", next_step=_NEXT)
+    return ConfigError(f"{what} ({place}).", next_step=_NEXT)

@@ -34,6 +34,7 @@ from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
 from statpress.configs.requests import divided, requests_of
 from statpress.configs.series import dated
+from statpress.configs.survey_weights import survey_weight
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
 from statpress.configs.yaml_text import Document, Findings, parse, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
@@ -301,7 +302,7 @@ class Release:
             return None
         from statpress.mechanisms.tables.noisy_checks import CHECKS, NoisyChecks, NoisyChecksKnobs
 
-        by_column = Counter(column for column, _, _ in compared(self.domain, self.config.checks))
+        by_column = Counter(column for column, _, _ in compared(self.domain, self.config.limits))
         zeros = bool(self.domain.zeros)
         if not by_column and not zeros:
             raise ConfigError(
@@ -433,8 +434,9 @@ def load_order(order: Order) -> Release:
             ),
             findings,
         )
+        weight = survey_weight(config, domain, document, path.parent, findings)
         requests = tuple(
-            requests_of(config, domain, shares, document, path.parent, findings, places)
+            requests_of(config, domain, shares, document, path.parent, findings, places, weight)
         )
     findings.settle()
     place = ("source", "path") if ("source", "path") in document.places else ("source",)
@@ -530,6 +532,9 @@ def _whole_text(
             if written[key].file is not None:
                 inline = {"columns": list(total.columns), "counts": list(total.counts)}
                 lines["products", request.name, "known", key] = inline
+        weight = getattr(request.knobs, "weight", None)
+        for name, totals in weight.totals.items() if weight else ():
+            lines["weight", "calibrate", name] = list(map(int, totals))
     return with_values(document, lines, where=document.name).text
 
 

@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     Discriminator,
     Field,
+    StrictInt,
     StrictStr,
     Tag,
     ValidationInfo,
@@ -23,9 +24,11 @@ from statpress.configs.columns import (
     Count,
     Delta,
     Epsilon,
+    FiniteNumber,
     KeyPath,
     Line,
     Name,
+    NumericColumn,
     Section,
     ZeroConfig,
 )
@@ -281,6 +284,54 @@ class GateConfig(Section):
     )
 
 
+class DesignConfig(Section):
+    """How the records were drawn, for the sampling variance of weighted figures."""
+
+    strata: StrictStr | None = Field(
+        default=None, description="The column of the strata that records were drawn in."
+    )
+    cluster: StrictStr | None = Field(
+        default=None, description="The column of the clusters that were drawn, within the strata."
+    )
+
+
+class WeightConfig(Section):
+    """The survey weight of every record, by classes; it is one more column of the domain."""
+
+    column: Annotated[Line, Field(max_length=150)] = Field(
+        description="Of the weight in the source; products list it by this name."
+    )
+    edges: Annotated[list[FiniteNumber], Field(min_length=3)] = Field(
+        description="Of its classes, public, from 0 or more; the last is the largest weight. A "
+        "weight outside is refused.",
+    )
+    calibrate: dict[StrictStr, StrictStr | list[Annotated[StrictInt, Field(ge=0)]]] = Field(
+        default_factory=dict,
+        description="By column a CSV file of its public totals, or these by cell, which the "
+        "weights of synthetic records are raked to.",
+    )
+    design: DesignConfig = Field(
+        default_factory=DesignConfig, description="How the records were drawn."
+    )
+
+    @field_validator("edges")
+    @classmethod
+    def _not_negative(cls, edges: list[float]) -> list[float]:
+        if edges[0] < 0:
+            raise PydanticCustomError("EdgesError", "must not be negative: a weight is not")
+        return edges
+
+    @property
+    def declared(self) -> NumericColumn:
+        """The column of the classes as ``domain`` would declare it."""
+        return NumericColumn(
+            type="numeric",
+            edges=self.edges,
+            label="Survey weight, by classes",
+            description="The weight as it was given, as the middle of its class.",
+        )
+
+
 class PublishConfig(Section):
     """Where the bundle goes."""
 
@@ -342,6 +393,9 @@ class ReleaseConfig(Section):
     privacy: PrivacyConfig
     budget: BudgetConfig
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    weight: WeightConfig | None = Field(
+        default=None, description="Survey weights, for microdata by 'marginals'."
+    )
     geography: dict[StrictStr, GeographyConfig] = Field(
         default_factory=dict,
         description="By column of places who lies in whom, for tables of places at every level.",
@@ -365,6 +419,20 @@ class ReleaseConfig(Section):
         default_factory=ResourcesConfig,
         description="What a run may take of its machine.",
     )
+
+    @property
+    def columns(self) -> dict[str, ColumnConfig]:
+        """The columns of the domain, that of the survey weight among them."""
+        if self.weight is None:
+            return self.domain
+        return {**self.domain, self.weight.column: self.weight.declared}
+
+    @property
+    def limits(self) -> dict[str, CheckConfig]:
+        """What the checks of the input allow, by column; by default no weight out of its range."""
+        if self.weight is None:
+            return self.checks
+        return {self.weight.column: CheckConfig(outside_at_most=Decimal(0)), **self.checks}
 
     @field_validator("gate")
     @classmethod

@@ -78,6 +78,10 @@ Copies = Annotated[
         "tables: also what was not measured, which copies guess.",
     ),
 ]
+Weight = Annotated[
+    bool,
+    Parameter(name="--weight", negative="", help="Records count by their survey weight."),
+]
 Since = Annotated[
     str | None,
     Parameter(
@@ -244,6 +248,7 @@ def query(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    weight: Weight = False,
     copies: Copies = False,
     since: Since = None,
     plot: Plot = None,
@@ -295,6 +300,7 @@ def query(
         of=(of,) if isinstance(of, str) else tuple(of or ()),
         confidence=confidence,
         population=population,
+        weight=weight,
         share=below,
         values=values,
     )
@@ -309,6 +315,7 @@ def regress(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    weight: Weight = False,
     copies: Copies = False,
     since: Since = None,
     plot: Plot = None,
@@ -328,7 +335,9 @@ def regress(
     """
     of: Of = "population" if population else "records"
     release = _opened(bundle, product, copies, since)
-    return _answered(release.regress(formula, of=of, confidence=confidence), plot, csv, json)
+    return _answered(
+        release.regress(formula, of=of, confidence=confidence, weight=weight), plot, csv, json
+    )
 
 
 def compare(

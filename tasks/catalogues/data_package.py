@@ -481,7 +481,7 @@ def data_package(
         else resource  # a file that several products share is of none of them
         for path, resource in files.items()
     ]
-    words = codebook(config.domain, domain)
+    words = codebook(config.columns, domain)
     used = {name for product in products for name in product.request.columns}
     columns = [_column(domain[name], words.get(name, {})) for name in domain.names if name in used]
     own = [{"name": name} | said for name, said in described.items() if said]

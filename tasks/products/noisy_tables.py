@@ -200,7 +200,11 @@ def published_marginals(
         described = next(
             r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}")) is not None
         )
-        columns = tuple(column_from(field["declared"]) for field in described["schema"]["fields"])
+        columns = tuple(
+            column_from(field["declared"])
+            for field in described["schema"]["fields"]
+            if "declared" in field  # and not the weight of a record
+        )
         zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
         domain = Domain(columns, zeros, stated["absent_records"])
         if list(domain.names) != stated["columns"]:

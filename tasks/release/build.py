@@ -74,7 +74,7 @@ def write_bundle(
     """Write everything but the manifest into the folder under construction."""
     (run.building / "data").mkdir()
     publish = release.config.publish
-    words = codebook(release.config.domain, release.domain)
+    words = codebook(release.config.columns, release.domain)
     for product in plan.products:
         files = kind_of(product).publication(product, products.derived[product.name])
         files.write(run.building, publish, run.advance, words)

@@ -96,7 +96,7 @@ def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
     for place, column in enumerate(columns):
         if column.missing_code is None:
             continue
-        most = limits(column, release.config.checks.get(column.name)).missing
+        most = limits(column, release.config.limits.get(column.name)).missing
         chosen = np.flatnonzero(rng.random(size) < 1 / column.size)[: math.floor(most * size)]
         nulled = kept[chosen]
         nulled[:, place] = column.missing_code

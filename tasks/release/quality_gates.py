@@ -239,7 +239,7 @@ def check_noisily(
     n_records = release.privacy.n_records
     most = {
         f"{fate} {name}": _floor(share * n_records)
-        for name, fate, share in compared(release.domain, release.config.checks)
+        for name, fate, share in compared(release.domain, release.config.limits)
     }
     if release.domain.zeros:
         exact[_IMPOSSIBLE], most[_IMPOSSIBLE] = profile.n_impossible, 0
@@ -270,7 +270,7 @@ def fates(
         may have it, None if that is not limited.
     """
     for column in profile.columns:
-        most = limits(release.domain[column.name], release.config.checks.get(column.name))
+        most = limits(release.domain[column.name], release.config.limits.get(column.name))
         for fate in FATES:
             yield column.name, fate, getattr(column, _COUNTED[fate]), getattr(most, fate)
 

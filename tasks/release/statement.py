@@ -87,6 +87,7 @@ def not_covered(
         rehearsal=rehearsal,
         zeros=release.domain.zeros,
         curator=release.config.curator.report,
+        weight="" if release.config.weight is None else release.config.weight.column,
         column="" if unit == Unit.RECORD else unit.removeprefix("column "),
         privacy=plan.privacy,
     )
