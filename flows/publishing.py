@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from statpress.mechanisms.errors import UploadError
 from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.orchestration.lineage import tell_publication
 from statpress.tasks.orchestration.monitoring import name_publication, show_approval, show_release
 from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
@@ -136,5 +137,6 @@ def publish(context: RunContext, run_id: str) -> Outcome:
     told_to_end = refresh_page(context, outcome.bundle)
     show_release(context, outcome)
     show_approval(context, outcome)
+    tell_publication(context, outcome)
     targets = targets_in(outcome.bundle)
     return upload_release(context, outcome, targets, told_to_end=told_to_end)

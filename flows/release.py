@@ -9,6 +9,7 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.publishing import check_uploads, finish_uploads, upload_release
 from statpress.tasks.orchestration.drawing_workers import open_workers
+from statpress.tasks.orchestration.lineage import followed
 from statpress.tasks.orchestration.monitoring import (
     DrawingProgress,
     show_budget,
@@ -88,6 +89,7 @@ def press(
         return finish_uploads(context, done)
     check_uploads(release.config.publish.targets, reviewed=reviewed)
     with (
+        followed(context, release) as lineage,
         limited_threads(release.config.resources.threads),
         one_at_a_time(context, release.config.dataset),
         open_run(
@@ -134,6 +136,7 @@ def press(
             outcome = prepare_bundle(run, release, charge)
         else:
             outcome = publish_bundle(run, release, charge)
+        lineage.outcome = outcome
         told_to_end = release.config.curator.report and report_to_curator(
             run, release, plan, found.profile, counted, products, outcome.bundle
         )

@@ -39,8 +39,13 @@ def remember_home(folder: Path | None) -> None:
     _HOME.set(folder)
 
 
-def registration(config: ReleaseConfig) -> str:
-    """The command that registers a config's dataset, but for the limits."""
+def registration(config: ReleaseConfig, source: str = "") -> str:
+    """The command that registers a config's dataset, but for the limits.
+
+    Args:
+        config: Of the release.
+        source: What the account is about, if the command says so.
+    """
     from statpress.configs.release_config import UnitColumn
     from statpress.mechanisms.domain.domain import Adjacency, Unit
 
@@ -54,6 +59,7 @@ def registration(config: ReleaseConfig) -> str:
         words += ["--adjacency", config.privacy.adjacency]
     else:
         words += [f"--{config.privacy.size_name.replace('_', '-')}", str(size)]
+    words += ["--source", source] if source else []
     limit = "--epsilon EPSILON" if config.budget.rho is None else "--policy zcdp --rho RHO"
     return f"{shlex.join(words)} {limit} --delta DELTA"
 

@@ -214,6 +214,12 @@ class Calendar:
         return cls(series.name, standings, following, following.due_on(lag))
 
     @property
+    def first_open(self) -> SeriesPeriod:
+        """The first period that is not released, due or not."""
+        open_ = (period for period, found in self.due.items() if found.stage is Stage.OPEN)
+        return next(open_, self.following)
+
+    @property
     def next_words(self) -> str:
         """What comes once all that is due is released."""
         return f"nothing else is due before {self.day}, when {self.following} is"
@@ -293,7 +299,8 @@ def _left_words(period: SeriesPeriod, found: Standing) -> str:
     option = " --again" if found.stage is Stage.LOST else ""
     return (
         f"{period} was {found.stage} (run {found.last}), and no schedule tries it again. "
-        f"Once you know why: 'statpress run CONFIG --period {period}{option}'."
+        f"Once you know why: 'statpress run CONFIG --period {period}{option}', or the deployment "
+        "'release-on-demand' with these as its parameters."
     )
 
 

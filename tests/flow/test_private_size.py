@@ -183,6 +183,17 @@ def test_a_size_far_from_the_planned_one_stops_nothing(private: Any) -> None:
     release = load(private.config)
     said = " ".join(warnings(release, release.plan()))
     assert "The size is private, and the plan for about 400 records" in said
+    assert "a third fewer, errors of shares are half as large again" in said
+    planned = {400: release.plan()}
+    for n in (267, 600):
+        private.replace("about: 400", f"about: {n}")
+        planned[n] = load(private.config).plan()
+        private.replace(f"about: {n}", "about: 400")
+    errors = {n: plan.products[1].expected_error.total_variation for n, plan in planned.items()}
+    assert errors[267] / errors[400] == pytest.approx(1.5, rel=0.01)
+    assert errors[600] / errors[400] == pytest.approx(2 / 3, rel=0.01)
+    sds = {plan.products[1].expected_error.cell_sd_average for plan in planned.values()}
+    assert len(sds) == 1
 
 
 def test_a_bundle_answers_refines_and_reprints_by_the_noisy_total(

@@ -10,6 +10,7 @@ import pytest
 from bad_input import N
 from monthly import Office
 
+from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli.release_commands import plan, rerelease, run, validate
@@ -19,6 +20,7 @@ from statpress.mechanisms.errors import (
     ConfigError,
     InsufficientBudgetError,
     PeriodError,
+    PolicyMismatchError,
     RereleaseError,
     SourceError,
     SourceNotFoundError,
@@ -27,9 +29,11 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.orchestration.monitoring import series_text
 from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
+from statpress.tasks.release.series import calendar_of
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
@@ -249,7 +253,7 @@ def test_months_of_different_sizes_need_no_edit_and_one_account(office: Office) 
 
 def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None:
     office.agency.replace("dataset: testdata", "dataset: panel")
-    office.agency.register(dataset="panel", epsilon="0.25", design="any 2")
+    office.agency.register(dataset="panel", epsilon="0.25", design="any 2 months")
     office.deliver(*MONTHS[:4])
     assert office.release_due()[0] == MONTHS[:4]  # any 2 of them cost less than the limit
     with Ledger.open(office.agency.home.ledger) as ledger:
@@ -259,6 +263,52 @@ def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None
     proposal = propose(bundle, None, (), None, office.agency.home)
     with pytest.raises(InsufficientBudgetError, match="for 2026-04"):  # .1 twice, and .1
         run_release(office.context(), proposal.planned)
+
+
+def test_a_series_of_another_length_than_the_design_is_refused_before_anything(
+    office: Office,
+) -> None:
+    """The plan says so, too."""
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    office.agency.register(dataset="panel", epsilon="0.25", design="2 consecutive quarters")
+    office.deliver(*MONTHS[:1])
+    before = office.kinds()
+    with pytest.raises(PolicyMismatchError, match="of quarters, and 2026-01 is a month") as caught:
+        office.release_due()
+    assert "'by: quarter'" in caught.value.next_step
+    assert office.kinds() == before
+    planned = plan(office.agency.config, period="2026-01", home=office.agency.home.root).facts()
+    assert any("2026-01 is a month" in each for each in planned["would_stop"])
+
+
+def test_a_plan_says_how_long_the_budget_lasts_and_how_to_register_a_series(
+    office: Office,
+) -> None:
+    def planned() -> str:
+        result = plan(office.agency.config, home=office.agency.home.root)
+        return " ".join(str(each) for each in result.report())
+
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    said = planned()
+    source = office.agency.folder / "data" / "*.parquet"
+    assert f"--source '{source}'" in said and "--design '8 consecutive months'" in said
+    office.agency.register(dataset="panel", epsilon="0.35")
+    assert "The budget lasts to 2026-03 and no longer, if every period is charged" in planned()
+    office.deliver(*MONTHS[:2])
+    office.release_due()
+    assert "The budget lasts to 2026-03 and no longer" in planned()
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        account = ledger.account("panel")
+    calendar = calendar_of(office.agency.home, load(office.agency.config))
+    shown = series_text(calendar, account)
+    epsilon = account.charges[[*account.charges][1]].loss["epsilon"]
+    assert f"| 2026-02 | released | {epsilon} | 0 |" in shown
+    left = account.limit["epsilon"] - 2 * epsilon
+    assert f"For 2026-03 is left: epsilon {left} and delta" in shown
+    assert "The budget lasts to 2026-03 and no longer" in shown
+    office.agency.dataset = "panel"
+    office.agency.amend(design="any 2 months")
+    assert "The budget lasts to 2028-02 at least" in planned()
 
 
 def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:
