@@ -179,11 +179,13 @@ def check_product_columns(document: Document, findings: Findings) -> None:
     for product, said in _written(document, "products").items():
         parts = (*_PARTS, *_parts_of_places(said))
         written = {f"{product}{part}".casefold() for part in parts}
-        if written & stems:
+        twice = len(written) < len(parts)
+        if twice or written & stems:
+            which = "Two tables of this product" if twice else "This product and another"
             found = ConfigError(
-                "This product and another would be written to the same file.",
+                f"{which} would be written to the same file.",
                 where=document.where(("products", product)),
-                next_step="Rename one of them.",
+                next_step=f"Rename {'a level of the geography' if twice else 'one of them'}.",
             )
             findings.errors.append(found)
         stems |= written
@@ -447,7 +449,7 @@ def with_counts(
     known: Mapping[str, KnownTotal],
     domain: Domain,
     folder: Path,
-    source: str | None,
+    sources: Sequence[str],
 ) -> dict[str, KnownTotal]:
     """The totals of a product with the counts of their files, by cells.
 
@@ -455,7 +457,7 @@ def with_counts(
         known: As the config has them.
         domain: The product's columns.
         folder: Of the config.
-        source: Path of the private source, as the config has it; None if it is not a file.
+        sources: Paths of private files, as the config has them.
 
     Raises:
         ConfigError: A file is missing, not of that form, or the source.
@@ -472,7 +474,7 @@ def with_counts(
         if counts is None:
             assert total.file is not None
             own = [domain[column] for column in columns]
-            counts = counts_of_file(total.file, own, folder, source, where="known")
+            counts = counts_of_file(total.file, own, folder, sources, where="known")
         totals[name] = KnownTotal(columns=columns, counts=counts)
     return totals
 
@@ -481,7 +483,7 @@ def counts_of_file(
     relative: str,
     columns: list[Column],
     folder: Path,
-    source: str | None,
+    sources: Sequence[str],
     *,
     where: str,
     whole: bool = False,
@@ -492,7 +494,7 @@ def counts_of_file(
         relative: Path of the file from the config's folder.
         columns: Whose combinations of cells it lists.
         folder: Of the config.
-        source: Path of the private source, as the config has it; None if it is not a file.
+        sources: Paths of private files, as the config has them.
         where: The key that names the file, for messages.
         whole: Whether every cell has to be listed; else one that is not counts 0.
 
@@ -500,14 +502,16 @@ def counts_of_file(
         ConfigError: The file is missing, not of that form, or the source.
     """
     try:
-        path = public_path(relative, folder, source, "totals", where=where)
+        path = public_path(relative, folder, sources, "totals", where=where)
         return _counts(read_text(path, relative), columns, relative, whole=whole)
     except ConfigError as error:
         error.where = where
         raise
 
 
-def public_path(relative: str, folder: Path, source: str | None, noun: str, *, where: str) -> Path:
+def public_path(
+    relative: str, folder: Path, sources: Sequence[str], noun: str, *, where: str
+) -> Path:
     """The path of a CSV file that is published with the config; for arguments see ``with_counts``.
 
     Raises:
@@ -520,7 +524,7 @@ def public_path(relative: str, folder: Path, source: str | None, noun: str, *, w
             where=where,
             next_step=f"Keep public {noun} in a .csv file in the config's folder.",
         )
-    files = () if source is None else (folder / source, *_globbed(folder, source))
+    files = [file for each in sources for file in (folder / each, *_globbed(folder, each))]
     if any(_same(path, each) for each in files):
         raise ConfigError(
             f"'{relative}' is the private source, whose records would be published as {noun}.",

@@ -305,8 +305,8 @@ class Release:
         from statpress.mechanisms.tables.noisy_checks import CHECKS, NoisyChecks, NoisyChecksKnobs
 
         by_column = Counter(column for column, _, _ in compared(self.domain, self.config.limits))
-        zeros = bool(self.domain.patterns)
-        if not by_column and not zeros:
+        zeros, keys = bool(self.domain.patterns), len(key_faults(self.config.linked))
+        if not by_column and not zeros and not keys:
             raise ConfigError(
                 "The checks compare no count of the records, so there is nothing to add noise to.",
                 where=self.document.where(("gate",)),
@@ -320,7 +320,7 @@ class Release:
                 by_column.values(),
                 zeros=zeros,
                 adjacency=self.config.privacy.adjacency,
-                keys=len(key_faults(self.config.linked)),
+                keys=keys,
             ),
             columns=self.domain.names,
             share=self.config.gate.share,

@@ -483,7 +483,10 @@ class ReleaseConfig(Section):
         """What the checks of the input allow, by column; by default no weight out of its range."""
         if self.weight is None:
             return self.checks
-        return {self.weight.column: CheckConfig(outside_at_most=Decimal(0)), **self.checks}
+        own = self.checks.get(self.weight.column, CheckConfig())
+        if own.outside_at_most is None:
+            own = own.model_copy(update={"outside_at_most": Decimal(0)})
+        return self.checks | {self.weight.column: own}
 
     @field_validator("gate")
     @classmethod

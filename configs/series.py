@@ -7,6 +7,7 @@ for the period of a release, such as 2026-10. The config's text keeps the mark; 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,8 +29,8 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.periods import Frequency, SeriesPeriod
 
 MARK = "{period}"
-_MARKED = (("title",), ("about",), ("source",), ("publish", "name"), ("publish", "targets"))
-"""Where the mark stands for a period."""
+_MARKED = (("title",), ("about",), ("publish", "name"), ("publish", "targets"))
+"""Where the mark stands for a period, besides the sources."""
 _FIXED = (("dataset",), ("series", "name"), ("publish", "directory"))
 """What all periods share; each has a folder of its own in the publishing directory."""
 _SOURCE = ("path", "table")
@@ -164,8 +165,8 @@ def dated(document: Document, findings: Findings) -> Document:
     if series is None:
         return document
     period = series.of or series.period.start
-    for path in _MARKED:
-        value = _marked(value, path, str(period))
+    for marked in itertools.chain(_MARKED, _sources(value)):
+        value = _marked(value, marked, str(period))
     about = value.get("about", {})
     if isinstance(about, dict) and "temporal" not in about:
         start, end = period.dates()
@@ -184,16 +185,32 @@ def _check_fixed(document: Document, path: tuple[str, ...]) -> None:
 
 
 def _check_source(document: Document) -> None:
-    """Raise unless the source of a series, and of nothing else, has the mark.
+    """Raise unless every source of a series, and of nothing else, has the mark.
 
     A release whose own text names its period, as that of a bundle does, may have any source, and
     so may one whose period and source are both given for this once.
     """
+    for path in _sources(document.value):
+        source = document.at(path)
+        named = [(*path, k) for k in _SOURCE if isinstance(source, dict) and k in source]
+        for place in named[:1]:
+            _check_marked(document, place)
+
+
+def _sources(config: Any) -> list[tuple[str, ...]]:
+    """Where a config has its source, or those of its tables."""
+    tables = config.get("tables")
+    of_tables = tables.items() if isinstance(tables, dict) else ()
+    found: list[tuple[str, ...]] = [("source",)] if "source" in config else []
+    for name, table in of_tables:
+        if isinstance(table, dict) and "source" in table:
+            found.append(("tables", name, "source"))
+    return found
+
+
+def _check_marked(document: Document, place: tuple[str, ...]) -> None:
+    """Raise unless a source that is named at a place has the mark, where it should."""
     config, origins = document.value, document.origins
-    source = config.get("source")
-    place = next((("source", k) for k in _SOURCE if isinstance(source, dict) and k in source), None)
-    if place is None:
-        return
     marked = MARK in str(document.at(place))
     if "series" not in config:
         if marked:

@@ -180,9 +180,9 @@ class SourceConfig(Section):
         return self.path
 
     @property
-    def files(self) -> str | None:
+    def files(self) -> tuple[str, ...]:
         """The path or glob of its files on this machine."""
-        return self.path if self.reader == self.engine else None
+        return (self.path,) if self.reader == self.engine else ()
 
     def check_installed(self, where: str) -> None:
         """See that its files can be read here.
@@ -283,9 +283,9 @@ class PostgresSourceConfig(Section):
         return f"table {self.table}"
 
     @property
-    def files(self) -> None:
+    def files(self) -> tuple[str, ...]:
         """There are none."""
-        return
+        return ()
 
     def check_column(self, column: Column) -> None:
         """Every column can be one of a table."""
@@ -340,9 +340,10 @@ class SparkSourceConfig(Section):
         return self.path or f"table {self.table}"
 
     @property
-    def files(self) -> str | None:
+    def files(self) -> tuple[str, ...]:
         """The path of its files on this machine."""
-        return self.path if self.path is not None and "://" not in self.path else None
+        local = (self.path or "").removeprefix("file:")
+        return (re.sub("^/{2,}", "/", local),) if local and "://" not in local else ()
 
     def check_column(self, column: Column) -> None:
         """Every column can be one of a table."""

@@ -62,18 +62,16 @@ def survey_weight(
         with findings.noting(), placed(document, (SECTION, "design")):
             if name is not None:
                 _check_declared(name, key, said.column, domain)
-            if key == "cluster" and name is not None and name == design.strata:
-                raise ConfigError("The clusters are those of the strata.", where=key)
+            if key == "cluster" and name is not None:
+                _check_clusters(name, design.strata, domain)
     totals = {}
     for name, given in said.calibrate.items():
         with findings.noting(), placed(document, (SECTION, "calibrate")):
             _check_declared(name, name, said.column, domain)
             column = domain[name]
             if isinstance(given, str):
-                source = config.source.files
-                given = list(
-                    counts_of_file(given, [column], folder, source, where=name, whole=True)
-                )
+                files = config.source.files
+                given = list(counts_of_file(given, [column], folder, files, where=name, whole=True))
             if len(given) != column.size:
                 raise ConfigError(
                     f"There are {len(given)} totals for the {column.size} cells of '{name}'.",
@@ -107,6 +105,19 @@ def _check_declared(name: str, key: str, weight: str, domain: Domain) -> None:
             f"The domain declares no column '{name}'"
             + (" besides that of the weight." if name == weight else "."),
             where=key,
+        )
+
+
+def _check_clusters(name: str, strata: str | None, domain: Domain) -> None:
+    """Refuse a column with a cell that is no cluster which was drawn."""
+    if name == strata:
+        raise ConfigError("The clusters are those of the strata.", where="cluster")
+    column = domain[name]
+    if column.missing or getattr(column, "other", False):
+        raise ConfigError(
+            f"'{name}' has a cell for missing or other values, which would count as a cluster.",
+            where="cluster",
+            next_step="Declare the clusters that were drawn, all of them and no others.",
         )
 
 

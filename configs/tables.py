@@ -172,9 +172,9 @@ class LinkedSource(Section):
         return f"{self.households.place} and {self.persons.place}"
 
     @property
-    def files(self) -> None:
-        """They are not one file."""
-        return
+    def files(self) -> tuple[str, ...]:
+        """The paths or globs of their files on this machine."""
+        return (*self.households.files, *self.persons.files)
 
     def check_column(self, column: Column) -> None:
         """Every table checks its own columns."""

@@ -245,11 +245,13 @@ class Panel:
             apart: Whether nobody takes part both under an earlier design and under the new one.
         """
         same = replace(self.design, by=design.by) == design
-        if same or self.design == LIFETIME or last_period is None:
+        alone = self.design == LIFETIME and (apart or not self.earlier)
+        if same or alone or last_period is None:
             return replace(self, design=design)  # lifetime says nothing of a person
         if apart:
             return Panel(design, (*self.earlier, (self._whole, last_period)))
-        return Panel(design, besides=max(self.most, *(each.most for each, _ in self.earlier), 0))
+        own = self.besides if self.design == LIFETIME else self.most
+        return Panel(design, besides=max(own, *(each.most for each, _ in self.earlier), 0))
 
     @property
     def most(self) -> int:

@@ -157,7 +157,8 @@ class CopiedAnalyses(Analyses):
 
     def _sum_of(self, own: Copy, values: Floats) -> tuple[float, float]:
         mean, variance = _mean(values if own.weights is None else own.weights * values)
-        n = self.scale * len(values)
+        raked = own.weights is not None and self.weights is not None and self.weights.total
+        n = len(values) if raked else self.scale * len(values)  # those of a copy are all of W
         return n * mean, n**2 * variance
 
     def _combined(self, of_copy: Callable[[Copy], tuple[float, float]]) -> Interval:

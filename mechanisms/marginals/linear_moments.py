@@ -184,12 +184,24 @@ def wald(value: float, error: float, confidence: float) -> Interval:
     return Interval(value, error, value - reach, value + reach, _p_value(value, error))
 
 
+def at_level(found: Interval, confidence: float, level: float) -> Interval:
+    """A set of another confidence in place of the one that was asked for, with the p-value of it.
+
+    The p-value is below 1 - confidence exactly if the set leaves out 0.
+    """
+    if level == confidence or math.isnan(found.p_value):
+        return found
+    z = NormalDist().inv_cdf(min(max(found.p_value, 1e-300), 1.0) / 2)
+    z *= normal_quantile(confidence) / normal_quantile(level)
+    return found._replace(p_value=2 * NormalDist().cdf(z))
+
+
 def change(earlier: Interval, later: Interval, confidence: float) -> Interval:
     """The later of two independent estimates less the earlier one.
 
     Their limits l and u are subtracted: the lower one of the difference is
-    t2 - t1 - sqrt((t2 - l2)^2 + (u1 - t1)^2), as for normal intervals, whose variances add. Where a
-    set is not made by a standard error the p-value goes by the reach towards 0.
+    t2 - t1 - sqrt((t2 - l2)^2 + (u1 - t1)^2), as for normal intervals, whose variances add. The
+    p-value goes by the reach towards 0, where that is farther than the standard error says.
 
     Source: Zou and Donner 2008, "Construction of confidence limits about effect measures",
     Statistics in Medicine 27.
@@ -203,10 +215,12 @@ def change(earlier: Interval, later: Interval, confidence: float) -> Interval:
     error = math.hypot(later.standard_error, earlier.standard_error)
     lower = value - math.hypot(later.value - later.lower, earlier.upper - earlier.value)
     upper = value + math.hypot(later.upper - later.value, earlier.value - earlier.lower)
-    if math.isfinite(error):
-        return Interval(value, error, lower, upper, _p_value(value, error))
     reach = (value - lower if value > 0 else upper - value) / normal_quantile(confidence)
-    return Interval(value, error, lower, upper, _p_value(value, reach), "limits")
+    by_reach = _p_value(value, reach)
+    if math.isfinite(error):
+        p_value = max(_p_value(value, error), by_reach)
+        return Interval(value, error, lower, upper, p_value)
+    return Interval(value, error, lower, upper, by_reach, "limits")
 
 
 def rejected(p_values: Sequence[float], level: float) -> list[bool]:

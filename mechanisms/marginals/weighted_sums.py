@@ -7,8 +7,11 @@ of the tables that hold the class too, with the exact covariance of their noise
     sum over records of f f' - sum over strata h of F_h F_h' / n_h,
 
 with F_h the sum of f over the n_h records of a stratum, all of them being one where none are
-declared: records are taken to be drawn independently within strata (with replacement, or as few of
-many). With clusters, of which m_h of a stratum were drawn and hold the sums F_c, it is
+declared, and times n / (n - H) for H strata of n records: these are taken to be drawn independently
+within strata (with replacement, or as few of many). Nothing is taken off for a stratum whose number
+of records the noise hides. Every cell of the column of clusters is a cluster that was drawn, and
+strata with one are collapsed (Wolter 2007, 2.5). With clusters, of which m_h of a stratum were
+drawn and hold the sums F_c, it is
 
     sum over strata h of m_h / (m_h - 1) sum over clusters c of (F_c - mean) (F_c - mean)',
 
@@ -27,6 +30,8 @@ Pi, Journal of Official Statistics 8).
 from __future__ import annotations
 
 import functools
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +49,7 @@ from statpress.mechanisms.marginals.linear_moments import (
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.marginals.target_tables import Floats
 
+_CLEAR = 4.0  # standard errors of its noise at which a stratum's number of records is known
 _SUREST = 1 - 1e-12  # a level that normal quantiles can tell from 1
 
 
@@ -139,12 +145,13 @@ class Weights:
             return each, "independent draws"
 
     def _of_design(self, functions: Sequence[CellFunction], each: Floats) -> Floats:
-        within = each
+        within, known, drawn = each, 0, 0.0
         for code in range(1 if self.strata is None else self.residuals.sizes[self.strata]):
-            n, found = self._part(functions, self.strata, [code])
-            if n >= 1:
-                within = within - _square(found) / n
-        within = positive(within)
+            n, error, found = self._part(functions, self.strata, [code])
+            drawn += max(n, 0.0)
+            if n >= max(2.0, _CLEAR * error):
+                within, known = within - _square(found) / n, known + 1
+        within = positive(within) * max(drawn / max(drawn - known, 1.0), 1.0)
         if self.cluster is None:
             return within
         return within + positive(self._between(functions)[0] - within)
@@ -160,8 +167,8 @@ class Weights:
             own = [c for c, h in enumerate(self._strata_of_clusters) if h == stratum]
             if len(own) < 2:
                 continue
-            sums = [self._part(functions, self.cluster, [c])[1] for c in own]
-            together = _square(self._part(functions, self.cluster, own)[1])
+            sums = [self._part(functions, self.cluster, [c])[2] for c in own]
+            together = _square(self._part(functions, self.cluster, own)[2])
             found = sum(map(_square, sums)) - together / len(own)
             between += len(own) / (len(own) - 1) * found
             variances = np.array([np.diag(each.covariance) for each in sums])
@@ -171,33 +178,42 @@ class Weights:
 
     @functools.cached_property
     def _strata_of_clusters(self) -> list[int]:
-        """Of every cluster the stratum that most of its records are in."""
+        """Of every cluster the stratum that most of its records are in.
+
+        Strata of one cluster are taken together, a single one with the smallest other.
+        """
         assert self.cluster is not None
         if self.strata is None:
             return [0] * self.residuals.sizes[self.cluster]
         pair = (min(self.strata, self.cluster), max(self.strata, self.cluster))
         table = self.residuals.table(pair)
-        return [int(code) for code in table.argmax(axis=pair.index(self.strata))]
+        found = [int(code) for code in table.argmax(axis=pair.index(self.strata))]
+        sizes = Counter(found)
+        alone = [code for code, size in sizes.items() if size == 1]
+        if len(alone) == 1 and len(sizes) > 1:
+            alone.append(min(sizes.keys() - {*alone}, key=lambda code: (sizes[code], code)))
+        return [alone[0] if code in alone else code for code in found]
 
     def _part(
         self, functions: Sequence[CellFunction], column: int | None, codes: Sequence[int]
-    ) -> tuple[float, Moments]:
-        """Of the records with some codes in a column their number, and their weighted sums."""
+    ) -> tuple[float, float, Moments]:
+        """Of the records with some codes their number, its standard error and weighted sums."""
         inside = ONE
         if column is not None:
             kept = np.zeros(self.residuals.sizes[column])
             kept[list(codes)] = 1.0
             inside = CellFunction((column,), kept)
-        n = float(moments(self.residuals, [inside]).values[0])
+        counted = moments(self.residuals, [inside])
+        n, error = float(counted.values[0]), math.sqrt(max(counted.covariance[0, 0], 0.0))
         own = [function * inside for function in functions]
         try:
-            return n, self.sums(own)
+            return n, error, self.sums(own)
         except NotMeasuredError:
             plain, weight = moments(self.residuals, own), self.sums([inside])
         mean = float(weight.values[0]) / max(n, 1.0)
         spread = float(weight.covariance[0, 0]) / max(n, 1.0) ** 2
         noise = mean**2 * plain.covariance + spread * np.outer(plain.values, plain.values)
-        return n, Moments(mean * plain.values, noise)
+        return n, error, Moments(mean * plain.values, noise)
 
 
 def _square(sums: Moments) -> Floats:

@@ -29,6 +29,7 @@ from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.bundle.manifest import CONFIG, STATEMENT
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.monitoring import run_name
+from statpress.tasks.private_zone.guards import uninterrupted
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.run_places import Outcome
 from statpress.tasks.release.steps import source_names
@@ -81,7 +82,8 @@ class Lineage:
         """The run left a bundle: it is complete once that is published."""
         assert self.outcome is not None
         published = self.outcome.status is Status.PUBLISHED
-        self._send("COMPLETE" if published else "OTHER", outcome=self.outcome)
+        with uninterrupted():
+            self._send("COMPLETE" if published else "OTHER", outcome=self.outcome)
 
     def failed(self) -> None:
         """The run failed; whether it was charged is in the ledger."""
@@ -129,7 +131,7 @@ class Lineage:
         published = outcome is not None and outcome.status is Status.PUBLISHED
         return RunEvent(
             eventType=RunState[kind],
-            eventTime=datetime.now(UTC).isoformat(),
+            eventTime=datetime.now(UTC).replace(microsecond=0).isoformat(),
             producer=PRODUCER,
             run=Run(str(UUID(self.run_id)), _run_facets(release, self.run_id) if release else {}),
             job=Job(namespace, name, facets={"jobType": job_type}),

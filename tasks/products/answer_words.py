@@ -47,6 +47,11 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
             f"Records count by {facts['weighted_by']} as given, of each class by its middle; "
             "within a class weights and figures are taken as unrelated."
         )
+    if "scaled_to" in facts:
+        notes.append(
+            f"They are scaled to the public number of {facts['scaled_to']:,.10g} whom all records "
+            "stand for, and not to public totals of single cells."
+        )
     made = sorted({each["sampling"] for each in facts["cells"] if "sampling" in each})
     if made:
         notes.append(f"Their sampling variance is by {', '.join(made)}.")

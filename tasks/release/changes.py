@@ -16,7 +16,7 @@ from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.linear_moments import Interval, change, rejected
 from statpress.tasks.release.query import Measured, stated_interval
 
-_SAME = ("statistic", "statistic_of", "where", "of", "confidence")
+_SAME = ("statistic", "statistic_of", "where", "of", "confidence", "weighted_by")
 """What both answers have to be about."""
 
 
@@ -35,7 +35,9 @@ def change_of(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str,
     Raises:
         QueryError: The questions differ, or no cell is in both answers.
     """
-    apart = [name for name in _SAME if earlier[name] != later[name]]
+    apart = [name for name in _SAME if earlier.get(name) != later.get(name)]
+    if ("scaled_to" in earlier) != ("scaled_to" in later):
+        apart.append("scaled_to")
     if apart:
         raise QueryError("These answers are to two questions.", where=", ".join(apart))
     before = {_key(cell): cell for cell in earlier["cells"]}

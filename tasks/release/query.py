@@ -215,13 +215,19 @@ class Measured:
             )
             raise
 
+    def _weighting(self, question: Question) -> dict[str, Any]:
+        """By what records count, and the public total that sums are scaled to, if there is one."""
+        total = self._weights().total if question.statistic in ("count", "total") else None
+        scaled = {} if total is None else {"scaled_to": total}
+        return {"weighted_by": self.weight["column"], **scaled}
+
     def facts(self, question: Question) -> dict[str, Any]:
         """What holds of every answer to a question."""
         sample = self.analyses(question).sample
         return {
             "confidence": question.confidence,
             "of": "a population" if question.population else "these records",
-            **({"weighted_by": self.weight["column"]} if question.weight else {}),
+            **(self._weighting(question) if question.weight else {}),
             **standing(self.stated, asdict(sample) if sample else None),
         }
 

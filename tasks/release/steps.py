@@ -336,12 +336,13 @@ def _begin_to_look(
                 form=form_of(release) if noisy else "",
             )
             context.looked = True
-        files = release.config.source.files
-        if files is None or not glob.has_magic(files):
-            return  # it was checked with the budget
+        patterns = [each for each in release.config.source.files if glob.has_magic(each)]
+        if not patterns:
+            return  # they were checked with the budget
         state = ledger.state()
-    for path in glob.iglob(str(release.located(files)), recursive=True):
-        check_source(state, dataset, of_path(path))
+    for each in patterns:
+        for path in glob.iglob(str(release.located(each)), recursive=True):
+            check_source(state, dataset, of_path(path))
 
 
 @step("check input")

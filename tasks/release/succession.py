@@ -75,7 +75,8 @@ def renewal(
     release = load_order(order)
     original = config_folder(folder)
     files = release.config.source.files
-    if paths_from is None and original is not None and files and _has_source(original, files):
+    there = original is not None and all(_has_source(original, each) for each in files)
+    if paths_from is None and files and there:
         order = replace(order, folder=original)
     for change in release.overrides:
         if change.path[0] not in _RENEWED and change.path[:2] not in _VINTAGE:
@@ -105,15 +106,15 @@ def config_folder(bundle: Path) -> Path | None:
 
 def check_source(release: Release, bundle: Path) -> None:
     """Say before the charge that a renewal finds no data, and where it looked."""
-    path = release.config.source.files
-    if path is None or _has_source(release.folder, path):
+    missing = [p for p in release.config.source.files if not _has_source(release.folder, p)]
+    if not missing:
         return
     original = config_folder(bundle)
     looked = [release.folder]
     if original is not None and original != release.folder:
         looked.append(original)
     raise SourceNotFoundError(
-        f"There is no file '{path}' in {' or in '.join(map(str, looked))}.",
+        f"There is no file '{missing[0]}' in {' or in '.join(map(str, looked))}.",
         where=str(bundle),
         next_step="Name the folder of the config with --folder, or the data with "
         "--set source.path=FILE. Nothing was charged.",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -92,16 +93,42 @@ def _written(folder: Path) -> SeriesData:
     return data
 
 
+_PATIENCE = 30.0  # seconds that another process may take to write the files of a series
+
+
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes the files of the series, where the system has locks."""
+    """Wait until no other process writes the files of the series, where the system has locks.
+
+    Raises:
+        OutputNotWritableError: Another process has had the folder all the time: whoever may read
+            it can hold its lock, and must not hold up releases.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        end = time.monotonic() + _PATIENCE
+        while _is_held(descriptor):
+            if time.monotonic() > end:
+                raise OutputNotWritableError(
+                    "Another process keeps the folder locked.",
+                    where=str(folder),
+                    next_step="End it, then run 'statpress series' with the config.",
+                )
+            time.sleep(0.05)
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_held(descriptor: int) -> bool:
+    """Take the lock unless another process has it; no lock is needed where there are none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def series_files(data: SeriesData) -> Iterator[tuple[str, str]]:

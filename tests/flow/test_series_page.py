@@ -25,12 +25,13 @@ from statpress.configs.order import Order
 from statpress.flows.cli.bundle_commands import series as series_command
 from statpress.flows.rerelease import propose
 from statpress.flows.runner import run_publication, run_release
-from statpress.mechanisms.errors import BundleVerificationError, ConfigError
+from statpress.mechanisms.errors import BundleVerificationError, ConfigError, OutputNotWritableError
 from statpress.tasks.bundle.manifest import seal
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.review import note_bundle, record_unsigned
+from statpress.tasks.report import series_page
 from statpress.tasks.report.series_data import COLUMNS, KEYS
 from statpress.tasks.report.series_page import PAGE, write_series
 
@@ -433,6 +434,19 @@ def test_a_bundle_that_is_noted_later_is_on_the_page(
     assert "page" not in note(bundle, home=agency.home.root).facts()
     assert "1 of 1" in page_of(office)
     note_bundle(agency.home, bundle)
+
+
+def test_whoever_holds_the_lock_cannot_hold_up_releases(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series_page, "_PATIENCE", 0.2)
+    folder = folder_of(office)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(OutputNotWritableError, match="keeps the folder locked"):
+        write_series(folder)
+    os.close(descriptor)
+    write_series(folder)
 
 
 def test_processes_that_publish_at_once_write_one_after_the_other(office: Office) -> None:

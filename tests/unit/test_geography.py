@@ -208,3 +208,11 @@ def test_a_level_that_would_be_a_column_of_every_table_is_refused(tmp_path: Path
     path.write_text(CONFIG.replace("[state, tract]", "[raw, tract]").replace("{state:", "{raw:"))
     with pytest.raises(ConfigError, match="column of every table of places"):
         load(path)
+
+
+def test_two_tables_of_a_product_with_one_file_are_refused(tmp_path: Path) -> None:
+    """A level 'places' would have the file of who lies in whom."""
+    text = CONFIG.replace("tract", "places")
+    with pytest.raises(ConfigError, match="Two tables of this product would be written") as refused:
+        request_of(tmp_path, text, places=WIDE.replace("tract", "places"))
+    assert "products.people" in refused.value.where

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from households import CONFIG, TABLES, loaded, made_up, write
+from households import CONFIG, TABLES, config_in, loaded, made_up, write
 
+from statpress.configs.loading import load_order
+from statpress.configs.order import Order
+from statpress.configs.sources import SparkSourceConfig
 from statpress.configs.tables import KEY_TWICE, NO_KEY, ORPHANS, PERSON_TWICE, key_faults
 from statpress.mechanisms.domain.columns import Integer, Numeric, Slot
 from statpress.mechanisms.errors import ColumnTypeError, ConfigError
@@ -153,3 +156,41 @@ def test_keys_of_two_types_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.set_column(0, "hid", table["hid"].cast(pa.string())), path)
     with pytest.raises(ColumnTypeError, match="whole numbers in both"):
         faults(tmp_path)
+
+
+SERIES = "series: {name: hh, period: {by: month, first: 2026-01}}\n"
+
+
+def test_a_series_names_a_period_in_both_tables(tmp_path: Path) -> None:
+    """Else every period would release the same people, charged as if they were others."""
+    fixed = CONFIG.replace("tables:", f"{SERIES}tables:")
+    for marked in (fixed, fixed.replace("persons.parquet", "'persons-{period}.parquet'")):
+        with pytest.raises(ConfigError, match="every period would release the same records"):
+            loaded(tmp_path, marked)
+    text = marked.replace("households.parquet", "'households-{period}.parquet'")
+    for period in ("2026-01", "2026-02"):
+        release = load_order(Order(config_in(tmp_path, text)).at_period(period))
+        assert release.config.source.files == (
+            f"households-{period}.parquet",
+            f"persons-{period}.parquet",
+        )
+        assert release.period_text == period
+
+
+@pytest.mark.parametrize("private", ["households", "persons"])
+def test_no_private_table_is_published_as_a_public_file(tmp_path: Path, private: str) -> None:
+    (tmp_path / f"{private}.csv").write_text("region,place\nN,h1\nN,h2\n")
+    text = CONFIG.replace(f"{private}.parquet", f"{private}.csv").replace(
+        "privacy:",
+        "geography:\n  tenure: {levels: [region, place], file: " + private + ".csv}\nprivacy:",
+    )
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, text)
+    found = [caught.value, *caught.value.also]
+    assert any("is the private source" in str(each) for each in found), found
+
+
+def test_files_of_spark_are_files_of_this_machine() -> None:
+    source = SparkSourceConfig(engine="spark", path="file:///data/people.csv", master="local[1]")
+    assert source.files == ("/data/people.csv",)
+    assert SparkSourceConfig(engine="spark", path="s3a://b/people.csv").files == ()

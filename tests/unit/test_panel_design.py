@@ -202,6 +202,9 @@ def test_lifetime_leaves_no_design_behind_and_forgets_none(apart: bool) -> None:
     known = Panel(Design(2), ((Design(3), MONTHS[1]),)) if apart else Panel(Design(2), besides=3)
     assert panel == known
     assert Panel(Design(3)).followed_by(Design(2), None, apart=apart) == Panel(Design(2))
+    between = Panel(Design(4)).followed_by(LIFETIME, MONTHS[1], apart=True)
+    both = between.followed_by(Design(2), MONTHS[2], apart=False)  # people of the first as well
+    assert both == Panel(Design(2), besides=4)
 
 
 @pytest.mark.parametrize("apart", [True, False])

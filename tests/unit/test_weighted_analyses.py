@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from coded import in_memory
+from scipy.stats import norm
 
 from statpress.mechanisms.domain.columns import Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
-from statpress.mechanisms.marginals.linear_moments import KISH, ONE
+from statpress.mechanisms.marginals.linear_moments import (
+    KISH,
+    ONE,
+    CellFunction,
+    at_level,
+    sampling,
+    wald,
+)
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, combine
 from statpress.mechanisms.marginals.weighted_sums import Weights
@@ -40,8 +49,10 @@ WHOLE, PAIRS = [(0, 1, 2, 4), (0, 1, 3, 4), (2, 3, 4)], [(2, 4), (3, 4), (0, 2),
 PAIRS += [(1, 2), (1, 4)]
 
 
-def analyses(groups, *, strata=None, cluster=None, sample=True, total=None) -> Analyses:
-    tables = in_memory(DOMAIN, CODES).tables(groups)
+def analyses(
+    groups, *, strata=None, cluster=None, sample=True, total=None, codes=CODES
+) -> Analyses:
+    tables = in_memory(DOMAIN, codes).tables(groups)
     noisy = [
         NoisyTable(group, Fraction(1, 10**6), table * GRID)
         for group, table in zip(groups, tables, strict=True)
@@ -69,7 +80,7 @@ def designed(parts: np.ndarray, strata: np.ndarray | None, cluster: np.ndarray |
             continue
         sums = [parts[cluster == c].sum() for c in np.unique(cluster[strata == h])]
         found += len(sums) * np.var(sums, ddof=1)
-    return found
+    return found * (N / (N - len(np.unique(strata))) if cluster is None else 1)
 
 
 DESIGNS = {
@@ -104,6 +115,41 @@ def test_clusters_have_students_quantiles() -> None:
     assert reach == pytest.approx(2.262157, rel=1e-5)  # 12 clusters in 3 strata
 
 
+def test_p_values_are_students_too() -> None:
+    """A p-value is below .05 exactly where the interval leaves out 0, by every figure."""
+    asked = analyses(WHOLE, strata=0, cluster=1)
+    total = asked.total("x", {})
+    t = total.value / total.standard_error
+    just = at_level(wald(2.2 * total.standard_error, total.standard_error, 0.95), 0.95, 0.977)
+    assert just.p_value > 0.05 > wald(2.2, 1.0, 0.95).p_value
+    assert total.p_value == pytest.approx(2 * norm.sf(t * 1.959964 / 2.262157), rel=1e-3)
+
+
+def test_strata_of_one_cluster_are_taken_together() -> None:
+    """Else they would add nothing between clusters, and be told as if they did."""
+    codes = CODES.copy()
+    others = np.setdiff1d(np.arange(12), [4, 8])
+    codes[STRATUM == 0, 1] = others[np.arange(np.sum(STRATUM == 0)) % 10]
+    codes[STRATUM > 0, 1] = 4 * STRATUM[STRATUM > 0]  # one cluster of each of two strata
+    strata = analyses(WHOLE, strata=0, cluster=1, codes=codes).weights._strata_of_clusters
+    assert strata[4] == strata[8] != strata[0] == strata[3]
+    codes[:, 1] = np.where(STRATUM == 2, 8, CLUSTER)  # and of one only, beside four of each other
+    others = np.array([0, 1, 2, 3, 9, 10, 11])
+    codes[STRATUM == 0, 1] = others[np.arange(np.sum(STRATUM == 0)) % 7]
+    strata = analyses(WHOLE, strata=0, cluster=1, codes=codes).weights._strata_of_clusters
+    assert strata[8] == strata[4] == strata[7] != strata[0] == strata[11]
+
+
+def test_nothing_is_taken_off_for_a_stratum_whose_size_the_noise_hides() -> None:
+    clear, hidden = (analyses(WHOLE, strata=0).weights for _ in range(2))
+    functions = [CellFunction((2,), np.arange(7.0))]
+    variances = {**hidden.residuals.variances, (0,): 1e6}
+    noisy = replace(hidden, residuals=replace(hidden.residuals, variances=variances))
+    each = sampling(clear.residuals, [f * clear.of_record for f in functions])
+    assert noisy._of_design(functions, each)[0, 0] >= each[0, 0] * (1 - 1e-9)
+    assert clear._of_design(functions, each)[0, 0] < 0.9 * each[0, 0]
+
+
 def test_without_a_table_with_the_design_its_mean_weights_stand_for_it() -> None:
     asked = analyses(PAIRS, strata=0)
     total = asked.total("x", {})
@@ -112,6 +158,7 @@ def test_without_a_table_with_the_design_its_mean_weights_stand_for_it() -> None
     for h in range(3):
         own = h == STRATUM
         squares -= (W[own].mean() * X[own].sum()) ** 2 / own.sum()
+    squares *= N / (N - 3)
     assert total.standard_error**2 == pytest.approx(squares, rel=1e-6)
     assert squares == pytest.approx(designed(W * X, STRATUM, None), rel=0.02)
 
@@ -185,6 +232,17 @@ def test_totals_are_scaled_to_the_public_number() -> None:
     assert everyone.upper - everyone.lower < 1e-6
 
 
+def test_raked_copies_of_fewer_records_have_the_public_total() -> None:
+    own = analyses(WHOLE, total=4000.0)
+    some = CODES[:250].astype(np.int64)
+    weights = W[:250] * (4000 / W[:250].sum())
+    copied = CopiedAnalyses(
+        domain=DOMAIN, residuals=own.residuals, sample=own.sample, weights=own.weights,
+        copies=[Copy(some, weights)] * 2, scale=N / 250,
+    )  # fmt: skip
+    assert copied.count({}).value == pytest.approx(4000)
+
+
 def test_copies_count_their_own_weights() -> None:
     weights = W * RNG.uniform(0.8, 1.2, N)
     own = analyses(WHOLE)
@@ -196,7 +254,7 @@ def test_copies_count_their_own_weights() -> None:
     ratio = weights @ X / weights.sum()
     parts = weights * (X - ratio) / weights.sum()
     assert mean.value == pytest.approx(ratio)
-    assert mean.standard_error**2 == pytest.approx(designed(parts, None, None) * N / (N - 1))
+    assert mean.standard_error**2 == pytest.approx(designed(parts, None, None))
     assert total.value == pytest.approx(weights @ X)
     assert total.standard_error**2 == pytest.approx(N * np.var(weights * X, ddof=1))
     share = copied.share("x", [2], {})
