@@ -428,8 +428,8 @@ def load_order(order: Order) -> Release:
             config.geography,
             columns,
             document,
-            lambda named, where: public_path(
-                named, path.parent, config.source.files, "places", where=where
+            lambda named, where, endings: public_path(
+                named, path.parent, config.source.files, "places", where=where, endings=endings
             ),
             findings,
         )
