@@ -33,8 +33,8 @@ from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.release_config import CheckConfig, ReleaseConfig
 from statpress.configs.yaml_text import Document, Findings, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
-from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, labels
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, Slot, labels
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateColumnError
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def rest_of(document: Document) -> ReleaseConfig | None:
         places = [detail["loc"] for detail in error.errors(include_url=False)]
     except ConfigError:
         return None
+    if () in places:  # the config as a whole
+        return None
     for part, *inner in places:
         if part in _NAMED and inner and isinstance(value.get(part), dict):
             value[part] = {k: v for k, v in value[part].items() if k != inner[0]}
@@ -84,8 +86,21 @@ def rest_of(document: Document) -> ReleaseConfig | None:
 
 def declared_columns(document: Document) -> frozenset[str]:
     """Names of all columns of the domain, those at fault as well."""
-    section = document.value.get("domain") if isinstance(document.value, dict) else None
-    return frozenset(section) if isinstance(section, dict) else frozenset()
+    written = document.value if isinstance(document.value, dict) else {}
+    sections = [written.get("domain")]
+    if isinstance(tables := written.get("tables"), dict):
+        sections = [each.get("domain") for each in tables.values() if isinstance(each, dict)]
+        sections.append({f"n_{name}": None for name in tables})
+    weight = _written(document, "weight").get("column")
+    sections.append({weight: None} if isinstance(weight, str) else None)
+    return frozenset(name for each in sections if isinstance(each, dict) for name in each)
+
+
+def place_of_column(config: ReleaseConfig, name: str) -> Keys:
+    """Where a column is declared."""
+    if config.weight is not None and name == config.weight.column:
+        return ("weight", "edges")
+    return ("domain", name) if config.linked is None else config.linked.place_of(name)
 
 
 def columns_in_order(
@@ -93,10 +108,10 @@ def columns_in_order(
 ) -> dict[str, Column]:
     """The columns that are in order, by name."""
     columns = {}
-    for name, column in config.domain.items():
+    for name, column in config.columns.items():
 
         def read_lines(relative: str, name: str = name) -> list[str]:
-            where = document.where(("domain", name, "categories"))
+            where = document.where((*place_of_column(config, name), "categories"))
             path = (folder / relative).resolve()
             if path.suffix != ".txt" or folder.resolve() not in path.parents:
                 # Its lines are published, so it must not be a data file by mistake.
@@ -108,9 +123,10 @@ def columns_in_order(
             text = read_text(path, f"{where}: {relative}")
             return [line for line in text.splitlines() if line.strip()]
 
-        with findings.noting(), placed(document, ("domain", name)):
+        with findings.noting(), placed(document, place_of_column(config, name)):
             columns[name] = column.build(name, read_lines)
-            config.source.check_column(columns[name])
+            source = config.source if config.linked is None else config.linked.source_of(name)
+            source.check_column(columns[name])
     return columns
 
 
@@ -118,22 +134,34 @@ def domain_of(
     config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
 ) -> Domain:
     """The domain of the columns that are in order."""
+    linked = config.linked
     with placed(document, ("domain",)):
-        domain = Domain(tuple(columns.values()))
-    zeros = []
+        domain = Domain(tuple(columns.values() if linked is None else linked.flat(columns)))
+    zeros: list[ZeroPattern] = []
+    rules: list[ZeroPattern] = []
     for i, declared in enumerate(config.structural_zeros):
-        if not columns.keys() >= declared.keys() & config.domain.keys():
+        if not columns.keys() >= declared.keys() & config.columns.keys():
             continue  # of a column that is not in order, which is said already
         with findings.noting(), placed(document, ("structural_zeros", i)):
-            zeros.append(build_zero(declared, columns))
+            zero = build_zero(declared, columns)
+            patterns = [zero] if linked is None else list(linked.patterns(zero))
+            (zeros if patterns == [zero] else rules).extend(patterns)
+    for i, rule in enumerate(config.rules if linked is not None else ()):
+        with findings.noting(), placed(document, ("rules", i)):
+            assert linked is not None
+            rules.extend(linked.broken(rule, columns))
     with placed(document, ("structural_zeros",)):
         # A unit of one record lacks none, and needs no cell for what it lacks.
-        return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
+        full = Domain(domain.columns, tuple(zeros), absent=config.privacy.pads, rules=tuple(rules))
+    with placed(document, ("rules",)):
+        if linked is not None:
+            linked.check_possible(full)
+    return full
 
 
 _PARTS = (
     "", "_debiased", "_estimates", "_table", "_raw", "_distribution", "_cells_band",
-    "_cumulative_band",
+    "_cumulative_band", "_households", "_persons",
 )  # fmt: skip
 """Of the names of files."""
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
@@ -282,13 +310,15 @@ class Limits:
     unreadable: Decimal
 
 
-def limits(column: Column, declared: CheckConfig | None) -> Limits:
-    """What the input gate accepts of a column.
+def limits(column: Column, checks: Mapping[str, CheckConfig]) -> Limits:
+    """What the input gate accepts of a column, in every place of a household alike.
 
     Without a declaration a value that has no cell of its own is not accepted, nor is one that
     cannot be read; clamped values are not limited.
     """
-    declared = declared or CheckConfig()
+    if isinstance(column, Slot):
+        column = column.of
+    declared = checks.get(column.name) or CheckConfig()
     missing, outside = declared.missing_at_most, declared.outside_at_most
     if missing is None:
         missing = Decimal(1) if column.missing else Decimal(0)
@@ -305,7 +335,7 @@ def compared(
     A share of 1 is never passed, so it is not compared.
     """
     for column in domain.columns:
-        most = limits(column, checks.get(column.name))
+        most = limits(column, checks)
         for fate in FATES:
             share = getattr(most, fate)
             if share is not None and share < 1:
@@ -326,13 +356,15 @@ def check_exports(
     publish = config.publish
     if "csv" in publish.formats:
         released = {name for product in config.products.values() for name in product.columns}
-        for name in config.domain:
+        for name in config.columns:
             if name in released and name.startswith(tuple(formats.FORMULA_MARKS)):
                 findings.errors.append(
                     ConfigError(
                         f"A spreadsheet would take the name of the column {name!r} for a formula "
                         "in the header of CSV files.",
-                        where=document.where(("domain", name)),
+                        where=document.where(
+                            ("domain", name) if name in config.domain else ("weight", "column")
+                        ),
                         next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
                     )
                 )
@@ -439,11 +471,40 @@ def with_counts(
         counts = total.counts
         if counts is None:
             assert total.file is not None
-            path = public_path(total.file, folder, source, "totals", where="known")
-            text = read_text(path, total.file)
-            counts = _counts(text, [domain[column] for column in columns], total.file)
+            own = [domain[column] for column in columns]
+            counts = counts_of_file(total.file, own, folder, source, where="known")
         totals[name] = KnownTotal(columns=columns, counts=counts)
     return totals
+
+
+def counts_of_file(
+    relative: str,
+    columns: list[Column],
+    folder: Path,
+    source: str | None,
+    *,
+    where: str,
+    whole: bool = False,
+) -> tuple[int, ...]:
+    """The counts of a CSV file of public totals, the last column's cells running fastest.
+
+    Args:
+        relative: Path of the file from the config's folder.
+        columns: Whose combinations of cells it lists.
+        folder: Of the config.
+        source: Path of the private source, as the config has it; None if it is not a file.
+        where: The key that names the file, for messages.
+        whole: Whether every cell has to be listed; else one that is not counts 0.
+
+    Raises:
+        ConfigError: The file is missing, not of that form, or the source.
+    """
+    try:
+        path = public_path(relative, folder, source, "totals", where=where)
+        return _counts(read_text(path, relative), columns, relative, whole=whole)
+    except ConfigError as error:
+        error.where = where
+        raise
 
 
 def public_path(
@@ -496,7 +557,7 @@ def _same(path: Path, other: Path) -> bool:
         return False
 
 
-def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
+def _counts(text: str, columns: list[Column], name: str, *, whole: bool) -> tuple[int, ...]:
     """Counts of all combinations of the columns' cells, the last column's running fastest."""
     try:
         rows = list(csv.reader(io.StringIO(text)))
@@ -525,9 +586,16 @@ def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
         if not (row[-1].isascii() and row[-1].isdigit()) or len(row[-1]) > 15:
             raise _problem("A count is not a whole number of at least 0", name, line)
         found[cell] = int(row[-1])
+    if whole and len(found) < cells:
+        cell = next(cell for cell in range(cells) if cell not in found)
+        labelled = []
+        for column in reversed(columns):
+            cell, code = divmod(cell, column.size)
+            labelled.append(f"{column.name} = {labels(column)[code] or 'missing'}")
+        raise _problem(f"The file has no row for {', '.join(reversed(labelled))}", name, None)
     return tuple(found.get(cell, 0) for cell in range(cells))
 
 
 def _problem(what: str, name: str, line: int | None) -> ConfigError:
     place = f"'{name}'" if line is None else f"'{name}', line {line}"
-    return ConfigError(f"{what} ({place}).", where="known", next_step=_NEXT)
+    return ConfigError(f"{what} ({place}).", next_step=_NEXT)

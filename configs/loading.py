@@ -24,6 +24,7 @@ from statpress.configs.checks import (
     columns_in_order,
     compared,
     domain_of,
+    place_of_column,
     public_path,
     rest_of,
 )
@@ -34,6 +35,8 @@ from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
 from statpress.configs.requests import divided, requests_of
 from statpress.configs.series import dated
+from statpress.configs.survey_weights import survey_weight
+from statpress.configs.tables import key_faults
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
 from statpress.configs.yaml_text import Document, Findings, parse, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
@@ -301,8 +304,8 @@ class Release:
             return None
         from statpress.mechanisms.tables.noisy_checks import CHECKS, NoisyChecks, NoisyChecksKnobs
 
-        by_column = Counter(column for column, _, _ in compared(self.domain, self.config.checks))
-        zeros = bool(self.domain.zeros)
+        by_column = Counter(column for column, _, _ in compared(self.domain, self.config.limits))
+        zeros = bool(self.domain.patterns)
         if not by_column and not zeros:
             raise ConfigError(
                 "The checks compare no count of the records, so there is nothing to add noise to.",
@@ -314,7 +317,10 @@ class Release:
             kind=CHECKS,
             mechanism=NoisyChecks.name,
             knobs=NoisyChecksKnobs.of(
-                by_column.values(), zeros=zeros, adjacency=self.config.privacy.adjacency
+                by_column.values(),
+                zeros=zeros,
+                adjacency=self.config.privacy.adjacency,
+                keys=len(key_faults(self.config.linked)),
             ),
             columns=self.domain.names,
             share=self.config.gate.share,
@@ -433,11 +439,13 @@ def load_order(order: Order) -> Release:
             ),
             findings,
         )
+        weight = survey_weight(config, domain, document, path.parent, findings)
         requests = tuple(
-            requests_of(config, domain, shares, document, path.parent, findings, places)
+            requests_of(config, domain, shares, document, path.parent, findings, places, weight)
         )
     findings.settle()
-    place = ("source", "path") if ("source", "path") in document.places else ("source",)
+    place: Keys = ("source", "path") if ("source", "path") in document.places else ("source",)
+    place = place if config.tables is None else ("tables",)
     config.source.check_installed(document.where(place))
     check_exports_installed(config, document)
     return Release(
@@ -519,17 +527,21 @@ def _whole_text(
 ) -> str:
     """The document's text with what files of categories, places and totals hold in their place."""
     lines: dict[Keys, Any] = dict(texts)
+    declared = {column.name: column for column in domain.declared}
     for name, column in config.domain.items():
         if isinstance(getattr(column, "categories", None), CategoriesFile):
-            built = domain[name]
+            built = declared[name]
             assert isinstance(built, Categorical | Ordinal)
-            lines["domain", name, "categories"] = list(built.categories)
+            lines[*place_of_column(config, name), "categories"] = list(built.categories)
     for request in requests:
         written = getattr(config.products[request.name], "known", None) or {}
         for key, total in (getattr(request.knobs, "known", None) or {}).items():
             if written[key].file is not None:
                 inline = {"columns": list(total.columns), "counts": list(total.counts)}
                 lines["products", request.name, "known", key] = inline
+        weight = getattr(request.knobs, "weight", None)
+        for name, totals in weight.totals.items() if weight else ():
+            lines["weight", "calibrate", name] = list(map(int, totals))
     return with_values(document, lines, where=document.name).text
 
 

@@ -167,7 +167,10 @@ class PrivacyStatement(Cost):
         description="Under replace_one neighbours have the same public size and differ in one unit;"
         " under add_remove one of them has a unit more."
     )
-    unit: str = Field(description="'record', or 'column NAME' of the column that names the unit.")
+    unit: str = Field(
+        description="'record', 'household' (with all its persons), or 'column NAME' of the "
+        "column that names the unit."
+    )
     unit_in_words: str
     n_units: int = Field(ge=1)
     unit_records: int = Field(ge=1, description="Records of one unit that are used, at most.")

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from statpress.configs.columns import Line, Paragraphs, Section, Share
-from statpress.mechanisms.mechanism import UserDefined
+from statpress.mechanisms.mechanism import UserDefined, own_keys
 from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.planning.choice import AUTO
 from statpress.mechanisms.registry import KINDS, REGISTRY, served_by, serving
@@ -149,7 +149,7 @@ def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, .
     keys: dict[str, Any] = {
         "kind": (Literal[served], ...),
         "mechanism": mechanism,
-        **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
+        **{knob.name: (hints[knob.name], knob.default) for knob in own_keys(knobs)},
     }
     for further in (KINDS[name].further for name in served):
         if further is not None:
@@ -213,7 +213,7 @@ PRODUCTS: Mapping[str, Any] = _Models()
 def own_knobs(kind: str) -> Mapping[str, str]:
     """By knob the mechanism that alone has it, of the mechanisms of a kind."""
     shared = {knob.name for knob in fields(KINDS[kind].left_open)} | {*ProductConfig.model_fields}
-    having = [(knob.name, m.name) for m in serving(KINDS[kind]) for knob in fields(m.knobs)]
+    having = [(knob.name, m.name) for m in serving(KINDS[kind]) for knob in own_keys(m.knobs)]
     number = Counter(name for name, _ in having)
     return {name: m for name, m in having if number[name] == 1 and name not in shared}
 

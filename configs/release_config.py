@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     Discriminator,
     Field,
+    StrictInt,
     StrictStr,
     Tag,
     ValidationInfo,
@@ -23,9 +24,11 @@ from statpress.configs.columns import (
     Count,
     Delta,
     Epsilon,
+    FiniteNumber,
     KeyPath,
     Line,
     Name,
+    NumericColumn,
     Section,
     ZeroConfig,
 )
@@ -34,6 +37,7 @@ from statpress.configs.geography import GeographyConfig
 from statpress.configs.products import AnyProduct
 from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
+from statpress.configs.tables import RuleConfig, TableConfig, Tables, both_tables
 from statpress.configs.upload_targets import Targets
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Size, Unit
 
@@ -104,7 +108,7 @@ def _size_of(unit: Unit | UnitColumn) -> tuple[str, str]:
     """Name of the size that goes with a unit, and the unit in words."""
     if isinstance(unit, UnitColumn):
         return "n_units", "a unit column"
-    return "n_records", "'unit: record'"
+    return "n_records", f"'unit: {unit}'"
 
 
 class PrivacyConfig(Section):
@@ -118,8 +122,8 @@ class PrivacyConfig(Section):
     n_records: SizeConfig | None = Field(
         default=None,
         description="Number of records in the source, public under replace_one; "
-        "for 'unit: record'. 'from_source' if a run is to count and publish it. Under add_remove "
-        "about how many, for planning.",
+        "for 'unit: record', and of households for 'unit: household'. 'from_source' if a run is to "
+        "count and publish it. Under add_remove about how many, for planning.",
     )
     n_units: SizeConfig | None = Field(
         default=None,
@@ -281,6 +285,54 @@ class GateConfig(Section):
     )
 
 
+class DesignConfig(Section):
+    """How the records were drawn, for the sampling variance of weighted figures."""
+
+    strata: StrictStr | None = Field(
+        default=None, description="The column of the strata that records were drawn in."
+    )
+    cluster: StrictStr | None = Field(
+        default=None, description="The column of the clusters that were drawn, within the strata."
+    )
+
+
+class WeightConfig(Section):
+    """The survey weight of every record, by classes; it is one more column of the domain."""
+
+    column: Annotated[Line, Field(max_length=150)] = Field(
+        description="Of the weight in the source; products list it by this name."
+    )
+    edges: Annotated[list[FiniteNumber], Field(min_length=3)] = Field(
+        description="Of its classes, public, from 0 or more; the last is the largest weight. A "
+        "weight outside is refused.",
+    )
+    calibrate: dict[StrictStr, StrictStr | list[Annotated[StrictInt, Field(ge=0)]]] = Field(
+        default_factory=dict,
+        description="By column a CSV file of its public totals, or these by cell, which the "
+        "weights of synthetic records are raked to.",
+    )
+    design: DesignConfig = Field(
+        default_factory=DesignConfig, description="How the records were drawn."
+    )
+
+    @field_validator("edges")
+    @classmethod
+    def _not_negative(cls, edges: list[float]) -> list[float]:
+        if edges[0] < 0:
+            raise PydanticCustomError("EdgesError", "must not be negative: a weight is not")
+        return edges
+
+    @property
+    def declared(self) -> NumericColumn:
+        """The column of the classes as ``domain`` would declare it."""
+        return NumericColumn(
+            type="numeric",
+            edges=self.edges,
+            label="Survey weight, by classes",
+            description="The weight as it was given, as the middle of its class.",
+        )
+
+
 class PublishConfig(Section):
     """Where the bundle goes."""
 
@@ -342,6 +394,16 @@ class ReleaseConfig(Section):
     privacy: PrivacyConfig
     budget: BudgetConfig
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    tables: Annotated[dict[Name, TableConfig], AfterValidator(both_tables)] | None = Field(
+        default=None,
+        description="Households and their persons, in place of 'source' and 'domain'.",
+    )
+    rules: list[RuleConfig] = Field(
+        default_factory=list, description="With 'tables': what the persons of a household keep."
+    )
+    weight: WeightConfig | None = Field(
+        default=None, description="Survey weights, for microdata by 'marginals'."
+    )
     geography: dict[StrictStr, GeographyConfig] = Field(
         default_factory=dict,
         description="By column of places who lies in whom, for tables of places at every level.",
@@ -365,6 +427,63 @@ class ReleaseConfig(Section):
         default_factory=ResourcesConfig,
         description="What a run may take of its machine.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stand_in(cls, value: Any) -> Any:
+        """With tables there is neither source nor domain: what stands for them follows later."""
+        if not isinstance(value, dict) or value.get("tables") is None:
+            return value
+        for name in ("source", "domain"):
+            if name in value:
+                raise PydanticCustomError(
+                    "ConfigError", "each table has its own {name}: leave out '{name}' beside "
+                    "'tables'", {"name": name}
+                )  # fmt: skip
+        nothing = {"type": "integer", "lower": 0, "upper": 1}
+        return {**value, "source": {"path": "-", "format": "csv"}, "domain": {"-": nothing}}
+
+    @model_validator(mode="after")
+    def _of_tables(self) -> Self:
+        by_household = self.privacy.unit is Unit.HOUSEHOLD
+        if self.linked is None:
+            if by_household or self.rules:
+                raise PydanticCustomError(
+                    "ConfigError",
+                    "'unit: household' and 'rules' are for 'tables' of households and persons",
+                )
+            return self
+        if not by_household:
+            raise PydanticCustomError(
+                "ConfigError",
+                "write 'unit: household': a record holds a household with all its persons, so that "
+                "one person alone is not what the guarantee is for, but each is protected with "
+                "their household",
+            )
+        if self.weight is not None:
+            raise PydanticCustomError("ConfigError", "'weight' is not for 'tables': leave it out")
+        object.__setattr__(self, "domain", self.linked.columns)
+        object.__setattr__(self, "source", self.linked.source)
+        return self
+
+    @property
+    def linked(self) -> Tables | None:
+        """The tables of households and persons; None of a single source."""
+        return None if self.tables is None else Tables.of(self.tables)
+
+    @property
+    def columns(self) -> dict[str, ColumnConfig]:
+        """The columns of the domain, that of the survey weight among them."""
+        if self.weight is None:
+            return self.domain
+        return {**self.domain, self.weight.column: self.weight.declared}
+
+    @property
+    def limits(self) -> dict[str, CheckConfig]:
+        """What the checks of the input allow, by column; by default no weight out of its range."""
+        if self.weight is None:
+            return self.checks
+        return {self.weight.column: CheckConfig(outside_at_most=Decimal(0)), **self.checks}
 
     @field_validator("gate")
     @classmethod

@@ -13,18 +13,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statpress.configs.checks import declared_columns, with_counts
 from statpress.configs.products import ProductConfig
 from statpress.configs.release_config import ReleaseConfig
+from statpress.configs.survey_weights import WEIGHTED
+from statpress.configs.tables import LINKED_KIND
 from statpress.configs.yaml_text import Document, Findings, placed
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BudgetValueError, ConfigError
-from statpress.mechanisms.mechanism import Kind, UserDefined
+from statpress.mechanisms.mechanism import Kind, UserDefined, own_keys
 from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.marginals.survey_weights import SurveyWeight
 
 _MERGED = {
     "mechanisms.accounting.analytic": "mechanisms.accounting.losses",
@@ -124,9 +129,9 @@ def may_have_nulls(config: ReleaseConfig, product: Any) -> bool:
     return any(
         check.missing_at_most
         or check.unreadable_at_most
-        or (check.outside_at_most and config.domain[name].type in ("categorical", "ordinal"))
+        or (check.outside_at_most and config.columns[name].type in ("categorical", "ordinal"))
         for name in product.columns
-        if (check := config.checks.get(name))
+        if (check := config.limits.get(name))
     )
 
 
@@ -138,6 +143,7 @@ def requests_of(
     folder: Path,
     findings: Findings,
     places: Mapping[str, Geography],
+    weight: SurveyWeight | None = None,
 ) -> Iterator[ProductRequest]:
     """The products that are in order, without those of columns or places that are not.
 
@@ -149,20 +155,48 @@ def requests_of(
         folder: Of the config, where paths of known totals go from.
         findings: Take what is wrong with the others.
         places: By column the geographies that are in order.
+        weight: Of the records; microdata that list its column have it.
     """
     declared = declared_columns(document)
     for name, product in config.products.items():
-        if not {*domain.names} >= {*product.columns}:
+        known_columns = {*domain.names} | {column.name for column in domain.declared}
+        if not known_columns >= {*product.columns}:
             continue  # which is said already
         mechanism, kind = product.mechanism, KINDS[product.kind]
         if mechanism == AUTO and [each.knobs for each in serving(kind)] == [kind.left_open]:
             mechanism = serving(kind)[0].name  # the only one, of which everything can be said
+        weighted = (
+            weight is not None and kind.name == WEIGHTED.kind and weight.column in product.columns
+        )
+        if weighted and mechanism == AUTO:
+            mechanism = WEIGHTED.mechanism
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
         with findings.noting(), placed(document, ("products", name)):
-            values = {f.name: getattr(product, f.name) for f in fields(knobs)}
+            columns = tuple(product.columns)
+            if config.linked is not None:
+                columns = config.linked.of_product(kind.name, columns)
+            elif kind.name == LINKED_KIND:
+                raise ConfigError(
+                    "The config has no 'tables' of households and persons.",
+                    where="kind",
+                    next_step="Write 'tables' in place of 'source' and 'domain', or another kind.",
+                )
+            values: dict[str, Any] = {
+                knob.name: getattr(product, knob.name, knob.default) for knob in own_keys(knobs)
+            }
+            if weighted:
+                assert weight is not None
+                if mechanism != WEIGHTED.mechanism:
+                    raise ConfigError(
+                        f"Microdata by '{mechanism}' have no weight.",
+                        where="mechanism",
+                        next_step=f"Write '{WEIGHTED.mechanism}', or leave out '{weight.column}'.",
+                    )
+                weight.check(domain.project(columns))
+                values["weight"] = weight
             if values.get("known"):
-                own = domain.project(product.columns)
+                own = domain.project(columns)
                 values["known"] = with_counts(values["known"], own, folder, config.source.files)
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
@@ -173,7 +207,7 @@ def requests_of(
             said = knobs(**values)
             further = further_of(kind, product)
             if further is not None:
-                own = domain.project(product.columns)
+                own = domain.project(columns)
                 kind.check_further(further, own, may_have_nulls(config, product))
             extra = kind.extra_columns(said)
             for column in extra:
@@ -184,7 +218,7 @@ def requests_of(
                 kind=kind,
                 mechanism=mechanism,
                 knobs=said,
-                columns=tuple(dict.fromkeys((*product.columns, *extra))),
+                columns=tuple(dict.fromkeys((*columns, *extra))),
                 share=shares[name],
                 open_share=product.share is None,
                 further=further,

@@ -32,6 +32,7 @@ from statpress.tasks.release.foreseen import (
 )
 from statpress.tasks.release.run_places import (
     design_in_words,
+    left_in_words,
     looks_in_words,
     sources_in_words,
     unfinished_in_words,
@@ -364,6 +365,8 @@ def account_report(account: Account, reading: Reading, period: str | None = None
     yield from bars
     if account.has_design:
         yield design_in_words(account)
+    if lasting := left_in_words(account):
+        yield lasting
     was = account.registration.body
     size = "of any size"
     if "n_records" in was:
@@ -668,10 +671,20 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
     """What stops a run, or should be known before it."""
     found = warnings(release, plan)
     if remaining is None:
+        series, source = release.config.series, ""
+        panel = ""
+        if series is not None:
+            from statpress.tasks.release.steps import source_name
+
+            source = source_name(release).replace(series.current or series.period.first, "*")
+            panel = (
+                " If a person takes part in a few periods only, as in a panel, add --design, such"
+                f" as --design '8 consecutive {series.period.by}s'; else all periods add up."
+            )
         found.append(
             f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
             "run would stop. Register it once, with the budget of its whole life in place of the "
-            f"capitals: '{registration(release.config)}'."
+            f"capitals: '{registration(release.config, source)}'.{panel}"
         )
     return found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from statpress.mechanisms.errors import UploadError
 from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.orchestration.lineage import tell_publication
 from statpress.tasks.orchestration.monitoring import name_publication, show_approval, show_release
 from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
@@ -21,6 +22,7 @@ from statpress.tasks.release.review import (
     open_publication,
 )
 from statpress.tasks.release.run_places import Outcome, Uploaded
+from statpress.tasks.release.series import refresh_page
 from statpress.tasks.uploads.upload import check_targets, read_targets, targets_in, upload
 
 if TYPE_CHECKING:
@@ -132,6 +134,9 @@ def publish(context: RunContext, run_id: str) -> Outcome:
                 copy_bundle(approved, building)
                 place = move_into_place(approved, building)
     outcome = note_publication(home, approved, place)
+    told_to_end = refresh_page(context, outcome.bundle)
     show_release(context, outcome)
     show_approval(context, outcome)
-    return upload_release(context, outcome, targets_in(outcome.bundle))
+    tell_publication(context, outcome)
+    targets = targets_in(outcome.bundle)
+    return upload_release(context, outcome, targets, told_to_end=told_to_end)

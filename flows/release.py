@@ -9,6 +9,7 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.publishing import check_uploads, finish_uploads, upload_release
 from statpress.tasks.orchestration.drawing_workers import open_workers
+from statpress.tasks.orchestration.lineage import followed
 from statpress.tasks.orchestration.monitoring import (
     DrawingProgress,
     show_budget,
@@ -22,7 +23,7 @@ from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
 from statpress.tasks.release.review import check_decided
 from statpress.tasks.release.run_places import Outcome, open_run
-from statpress.tasks.release.series import released_meanwhile, take_period
+from statpress.tasks.release.series import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,
@@ -88,6 +89,7 @@ def press(
         return finish_uploads(context, done)
     check_uploads(release.config.publish.targets, reviewed=reviewed)
     with (
+        followed(context, release) as lineage,
         limited_threads(release.config.resources.threads),
         one_at_a_time(context, release.config.dataset),
         open_run(
@@ -134,12 +136,14 @@ def press(
             outcome = prepare_bundle(run, release, charge)
         else:
             outcome = publish_bundle(run, release, charge)
+        lineage.outcome = outcome
         told_to_end = release.config.curator.report and report_to_curator(
             run, release, plan, found.profile, counted, products, outcome.bundle
         )
     if reviewed:
         show_waiting(context, release.config.title, outcome, context.home)
         return outcome
+    told_to_end = refresh_page(context, outcome.bundle, told_to_end=told_to_end)
     show_release(context, outcome)
     targets = release.config.publish.targets
     return upload_release(context, outcome, targets, told_to_end=told_to_end)

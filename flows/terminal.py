@@ -39,19 +39,27 @@ def remember_home(folder: Path | None) -> None:
     _HOME.set(folder)
 
 
-def registration(config: ReleaseConfig) -> str:
-    """The command that registers a config's dataset, but for the limits."""
+def registration(config: ReleaseConfig, source: str = "") -> str:
+    """The command that registers a config's dataset, but for the limits.
+
+    Args:
+        config: Of the release.
+        source: What the account is about, if the command says so.
+    """
     from statpress.configs.release_config import UnitColumn
-    from statpress.mechanisms.domain.domain import Adjacency
+    from statpress.mechanisms.domain.domain import Adjacency, Unit
 
     unit, words = config.privacy.unit, ["statpress", "ledger", "register", config.dataset]
     if isinstance(unit, UnitColumn):
         words += ["--unit-column", unit.column, "--max-records", str(unit.max_records)]
+    elif unit is not Unit.RECORD:
+        words += ["--unit", unit]
     size: object = "from_source" if config.privacy.is_from_source else config.privacy.size
     if config.privacy.adjacency is Adjacency.ADD_REMOVE:
         words += ["--adjacency", config.privacy.adjacency]
     else:
         words += [f"--{config.privacy.size_name.replace('_', '-')}", str(size)]
+    words += ["--source", source] if source else []
     limit = "--epsilon EPSILON" if config.budget.rho is None else "--policy zcdp --rho RHO"
     return f"{shlex.join(words)} {limit} --delta DELTA"
 

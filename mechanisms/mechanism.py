@@ -17,7 +17,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -53,6 +53,15 @@ class Citation:
     def describe(self) -> dict[str, str]:
         """The fields that are not empty, by name."""
         return {name: value for name, value in vars(self).items() if value}
+
+
+OF_A_SECTION: Mapping[str, bool] = {"of a section": True}
+"""Metadata of a knob that a section of the config sets, and no key of the product."""
+
+
+def own_keys(knobs: type) -> list[Field[Any]]:
+    """The knobs that are keys of a product."""
+    return [each for each in fields(knobs) if each.metadata != OF_A_SECTION]
 
 
 PROOF = Citation("statpress, mechanisms/README.md: methods, guarantees and proofs")

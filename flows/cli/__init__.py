@@ -104,6 +104,11 @@ COMMANDS = {
         "Say what changed between two bundles, by the shares of all values; costs no budget.\n\n"
         "Of other figures 'query' and 'regress' have --since.",
     ),
+    "series": (
+        "bundle_commands:series",
+        "Make the page of a series anew, with its figures as CSV, from the bundles of its periods."
+        "\n\nNeither source nor ledger is opened. Every publication of a period does the same.",
+    ),
     "deploy": (
         "release_commands:deploy",
         "Put work pools and deployments on the Prefect server that PREFECT_API_URL names.\n\n"

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from statpress.configs.formats import Format
-from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
-from statpress.mechanisms.errors import BundleVerificationError, QueryError
+from statpress.flows.cli.options import (
+    HomeFolder,
+    Json,
+    Overrides,
+    Result,
+    home_of,
+    order_of,
+)
+from statpress.mechanisms.errors import BundleVerificationError, ConfigError, QueryError
 
 if TYPE_CHECKING:
     from statpress.tasks.release.opened import Estimates, Of, Release
@@ -70,6 +77,10 @@ Copies = Annotated[
         help="Answer by the copies of the records, combined by Rubin's rule, in place of the noisy "
         "tables: also what was not measured, which copies guess.",
     ),
+]
+Weight = Annotated[
+    bool,
+    Parameter(name="--weight", negative="", help="Records count by their survey weight."),
 ]
 Since = Annotated[
     str | None,
@@ -237,6 +248,7 @@ def query(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    weight: Weight = False,
     copies: Copies = False,
     since: Since = None,
     plot: Plot = None,
@@ -288,6 +300,7 @@ def query(
         of=(of,) if isinstance(of, str) else tuple(of or ()),
         confidence=confidence,
         population=population,
+        weight=weight,
         share=below,
         values=values,
     )
@@ -302,6 +315,7 @@ def regress(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    weight: Weight = False,
     copies: Copies = False,
     since: Since = None,
     plot: Plot = None,
@@ -321,7 +335,9 @@ def regress(
     """
     of: Of = "population" if population else "records"
     release = _opened(bundle, product, copies, since)
-    return _answered(release.regress(formula, of=of, confidence=confidence), plot, csv, json)
+    return _answered(
+        release.regress(formula, of=of, confidence=confidence, weight=weight), plot, csv, json
+    )
 
 
 def compare(
@@ -352,6 +368,48 @@ def compare(
     before, release = (_opened(bundle, product) for bundle in (earlier, later))
     changes = release.changes(before, *(columns or ()), of=of, confidence=confidence)
     return _answered(changes, plot, csv, json)
+
+
+def series(
+    config: Path,
+    *,
+    directory: Path | None = None,
+    set_: Overrides = None,
+    json: Json = False,
+) -> Result:
+    """Make the page of a series anew, with its figures as CSV, from the bundles of its periods.
+
+    Neither source nor ledger is opened. Every publication of a period does the same.
+
+    Args:
+        config: The config of the series.
+        directory: The folder of the series, if its bundles are not where the config publishes them.
+    """
+    from statpress.configs.loading import load_order
+    from statpress.tasks.report.series_page import PAGE, write_series
+
+    release = load_order(order_of(config, set_))
+    stated = release.config.series
+    if stated is None:
+        raise ConfigError(
+            "The config has no section 'series'.",
+            where=str(config),
+            next_step="Name a config that has one; the page of a release is its report.html.",
+        )
+    folder = directory or release.located(release.config.publish.directory) / stated.name
+    data = write_series(folder)
+    facts = {
+        "page": str(folder / PAGE),
+        "periods": {str(each.period): each.path for each in data.bundles},
+        "without_release": [str(period) for period in data.missing],
+        "left_out": dict(data.left_out),
+    }
+
+    def report() -> Iterator[str]:
+        yield f"{folder / PAGE}: {len(data.bundles)} of {len(data.periods)} periods."
+        yield from (f"Left out: {path}. {why}" for path, why in data.left_out.items())
+
+    return Result(json=json, facts=lambda: facts, report=report)
 
 
 def _opened(

@@ -209,13 +209,17 @@ def note(
         place: For a bundle that waits for its approval: where it is to be published.
     """
     from statpress.tasks.release.review import note_bundle
+    from statpress.tasks.release.series import page_flaw
 
     entry = note_bundle(home_of(home), bundle, place)
-    facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": entry.body["bundle"]}
+    noted = Path(entry.body["bundle"])
+    flaw = page_flaw(noted) if place is None else ""
+    facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": str(noted)}
+    facts |= {"page": flaw} if flaw else {}
     return Result(
         json=json,
         facts=lambda: facts,
-        report=lambda: f"Entry {entry.sequence} notes {entry.body['bundle']}.",
+        report=lambda: f"Entry {entry.sequence} notes {noted}. {flaw}".rstrip(),
     )
 
 
@@ -245,7 +249,7 @@ def register(
     delta: str | None = None,
     rho: str | None = None,
     adjacency: Literal["replace_one", "add_remove"] = "replace_one",
-    unit: Literal["record"] = "record",
+    unit: Literal["record", "household"] = "record",
     unit_column: str | None = None,
     max_records: int | None = None,
     n_units: Size | None = None,
@@ -277,9 +281,10 @@ def register(
         max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
         max_looks: How often runs may look at the data before that; by default 60.
         noisy_gates: Refuse configs without 'gate: {noise: true}', whose checks are exact.
-        design: Of a panel, in which periods a person takes part at most: 'once', 'any 8',
-            '8 consecutive' or '8 within 16' periods of the calendar. The limits are then of one
-            person's loss; by default all charges add up.
+        design: Of a panel, in which periods a person takes part at most: 'any 8 months',
+            '8 consecutive months', '8 within 16 months' of the calendar, 'one month', or years,
+            quarters or weeks. The limits are then of one person's loss; by default all charges
+            add up.
         source: What the dataset is: a path or pattern of files, a URL, 'postgres:schema.table' or
             'spark:table'. May be given again. Other sources are refused before they are opened.
         also_in: An account that is about some of it too. May be given again.
@@ -344,6 +349,7 @@ def amend(
     delta: str | None = None,
     rho: str | None = None,
     design: str | None = None,
+    apart: Annotated[bool, Parameter(negative="")] = False,
     source: Sources = None,
     also_in: Sources = None,
     reopen: Annotated[bool, Parameter(negative="")] = False,
@@ -362,8 +368,10 @@ def amend(
         epsilon: The new limit; what is not given stays as it is.
         delta: The new limit.
         rho: The new limit, under 'zcdp'.
-        design: The new design, as for 'register', or 'lifetime' for none. It is one of all periods,
-            and who took part in earlier ones may go on as the earlier design says.
+        design: The new design, as for 'register', or 'lifetime' for none. A person may take part
+            in as many periods as the earlier design and this one say together.
+        apart: Nobody takes part under both: whoever took part in a period that was charged goes on
+            by the earlier design, and everybody else goes by the new one.
         source: What the dataset is, as for 'register'; all patterns anew.
         also_in: An account that is about some of it too.
         reopen: Count anew how often runs looked at the data and gates stopped them; as many as
@@ -375,12 +383,19 @@ def amend(
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import open_ledger
+    from statpress.tasks.release.run_places import design_in_words
 
     if sum(map(bool, (any((policy, epsilon, delta, rho, design)), source, reopen))) > 1:
         raise ConfigError(
             "Limits, sources and reopening are amended one at a time.",
             where="ledger amend",
             next_step="Give --reopen, --source or limits, each with its --reason or --key.",
+        )
+    if apart and design is None:
+        raise ConfigError(
+            "--apart says who takes part under a new design, and no design is given.",
+            where="ledger amend",
+            next_step="Give --design too, or leave --apart out.",
         )
     why: dict[str, Any] = {"reason": reason, "key": private_key(key) if key else None}
     with open_ledger(home_of(home)) as ledger:
@@ -392,7 +407,8 @@ def amend(
             entry = ledger.bind(dataset=dataset, sources=names, also_in=also_in or (), **why)
         else:
             given = _limits(policy or was.policy, epsilon, delta, rho)
-            entry = ledger.amend(dataset=dataset, policy=policy, design=design, **why, **given)
+            given |= {"policy": policy, "design": design, "apart": apart}
+            entry = ledger.amend(dataset=dataset, **why, **given)
         account = ledger.account(dataset)
 
     def report() -> str:
@@ -407,7 +423,8 @@ def amend(
             f"{each.policy} with {each.limit}" + f", design '{each.design}'" * (design is not None)
             for each in (was, account)
         )
-        return f"{dataset}: {before}\n  now {now}"
+        said = f"\n{design_in_words(account)}" * (design is not None and account.has_design)
+        return f"{dataset}: {before}\n  now {now}{said}"
 
     return Result(
         json=json,

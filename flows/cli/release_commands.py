@@ -141,9 +141,14 @@ def plan(
     from statpress.configs.loading import PlannedOrder
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
+    from statpress.tasks.ledger.entries import Loss
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
-    from statpress.tasks.release.run_places import design_in_words, sources_in_words
+    from statpress.tasks.release.run_places import (
+        design_in_words,
+        lasting_in_words,
+        sources_in_words,
+    )
 
     if html is not None:
         from statpress.tasks.release.plan_page import check_page
@@ -161,11 +166,12 @@ def plan(
     planned = plan_for_account(place, order.release, order.plan)
     stopping = foreseen(order.release, planned)
     if account is not None:
-        from statpress.tasks.ledger.rules import check_terms
+        from statpress.tasks.ledger.rules import check_period, check_terms
         from statpress.tasks.release.ledger_check import terms_of
 
         try:
             check_terms(account, terms_of(planned.privacy))
+            check_period(account, order.release.period_text)
         except PolicyMismatchError as error:
             stopping.append(error)
     written: dict[str, Any] = {}
@@ -194,6 +200,8 @@ def plan(
         yield from () if calendar is None else calendar.words()
         if account is not None and account.has_design:
             yield design_in_words(account)
+        if account is not None and calendar is not None:
+            yield lasting_in_words(account, Loss(planned.amounts), str(calendar.first_open))
         if looks is not None:
             yield f"Looks at the data that are left before it has to be reopened: {looks}."
         if account is not None and not account.sources:

@@ -34,29 +34,47 @@ largest, over these windows, of the k largest in one. A charge counts for the pe
 are of. Counted by the date of release, a person whose periods are all released again in one year
 would be charged once for many.
 
-**A changed design** carries every earlier charge over. Whoever took part in a period up to the last
-one that was charged before the change may have been recruited under the earlier design and may take
-part as that one says; everybody else as the new one says. So the family in force is that of the
-new design, together with the sets of each earlier one that have a period up to its last.
-So a design is changed once the last period with people of the earlier one was charged.
-``lifetime``, which says nothing of anybody, leaves none behind: the design that follows it is one
-of all periods, those before it as well.
+**A length of the periods.** A design may say that its periods are years, quarters, months or weeks:
+``Design(most=8, within=8, by="month")``. Charges for periods of another length are then refused,
+which would count apart. Without it the first charge decides.
+
+**A changed design** carries every earlier charge over. A person may take part under the earlier
+design and then, as somebody new, under the one that follows it. Under the one these are at most k
+periods, wherever they lie, and under the other at most k′, so that all of them together are a set
+of at most k + k′ periods: 𝒮 is that of ``Design(most=k + k′)``, which is fixed when the design is
+changed, and the theorem holds as it stands. It asks nothing of the time at which the change is
+made, and for two designs of any periods the bound is attained.
+
+Where it is declared that nobody takes part under both (``apart``), 𝒮 has the sets of the new
+design, together with those before that have a period up to the last one that was charged before
+the change: whoever took part in such a period goes on by the earlier design, everybody else by the
+new one. That is narrower, and right only if nobody takes part under the earlier design who is in no
+period up to that one.
+
+``lifetime``, which says nothing of anybody, leaves nothing behind, and neither does a design under
+which no period was charged: the design that follows is one of all periods. A design that says of
+another how long its periods are is that one still.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from functools import lru_cache
 
-from statpress.mechanisms.periods import SeriesPeriod
+from statpress.mechanisms.periods import FREQUENCIES, Frequency, SeriesPeriod
 
 _EXACT = Context(prec=2000, Emin=-2000, Emax=2000, traps=[Inexact, InvalidOperation])
 _MOST = 1000
-_DESIGN = re.compile(r"(?:at most )?([1-9][0-9]{0,3}) within ([1-9][0-9]{0,3})")
-_SHORT = re.compile(r"(once)|any ([1-9][0-9]{0,3})|([1-9][0-9]{0,3}) consecutive")
+_NUMBER = "([1-9][0-9]{0,3})"
+_BY = f" (?:of )?(?P<by>{'|'.join(FREQUENCIES)})s?"
+_DESIGN = re.compile(f"(?:at most )?{_NUMBER} within {_NUMBER}(?:{_BY})?")
+_SHORT = re.compile(f"(?:(once)|any {_NUMBER}|{_NUMBER} consecutive)(?:{_BY})?")
+_ONE = re.compile(f"one{_BY}")
+FORMS = "'once', 'any 8 months', '8 consecutive months', '8 within 16 months' or 'lifetime'"
+"""How designs are written; instead of months also years, quarters, weeks, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +85,53 @@ class Design:
         most: The number of periods.
         within: All of them lie within so many periods that follow one another on the calendar;
             None if they may lie anywhere.
+        by: How long a period is; None if the first charge decides.
     """
 
     most: int
     within: int | None = None
+    by: Frequency | None = None
 
     @classmethod
     def parse(cls, text: str) -> Design:
         """The design that a text names.
 
         Args:
-            text: ``once``, ``any 8``, ``8 consecutive``, ``8 within 16`` or ``lifetime``.
+            text: ``once``, ``any 8``, ``8 consecutive``, ``8 within 16``, each perhaps with
+                ``years``, ``quarters``, ``months`` or ``weeks``; or ``lifetime``.
 
         Raises:
             ValueError: It names none.
 
-        >>> Design.parse("at most 8 within 8")
-        Design(most=8, within=8)
+        >>> Design.parse("at most 8 within 8 months")
+        Design(most=8, within=8, by='month')
         """
         if text == "lifetime":
             return LIFETIME
-        if found := _SHORT.fullmatch(text):
+        within: int | None = None
+        if found := _ONE.fullmatch(text):
+            most = 1
+        elif found := _SHORT.fullmatch(text):
             most = int(found[2] or found[3] or 1)
             within = most if found[3] else None
         elif found := _DESIGN.fullmatch(text):
             most, within = int(found[1]), int(found[2])
         else:
-            raise ValueError("is not 'once', 'any 8', '8 consecutive', '8 within 16' or 'lifetime'")
+            raise ValueError(f"is not {FORMS}")
         if most > (within or _MOST) or (within or 1) > _MOST:
             raise ValueError(f"names more periods than it has, or more than {_MOST:,}")
-        return cls(most, None if most == 1 else within)
+        by = next((each for each in FREQUENCIES if each == found["by"]), None)
+        return cls(most, None if most == 1 else within, by)
 
     def __str__(self) -> str:
         if self == LIFETIME:
             return "lifetime"
         if self.most == 1:
-            return "once"
+            return f"one {self.by}" if self.by else "once"
+        unit = f" {self.by}s" if self.by else ""
         if self.within is None:
-            return f"any {self.most}"
-        return f"{self.most} " + ("consecutive" if self.runs_on else f"within {self.within}")
+            return f"any {self.most}{unit}"
+        return f"{self.most} " + ("consecutive" if self.runs_on else f"within {self.within}") + unit
 
     @property
     def runs_on(self) -> bool:
@@ -117,9 +143,10 @@ class Design:
         """What it says of a person, as a clause."""
         if self == LIFETIME:
             return "a person may take part in every period"
+        periods = f"{self.by or 'period'}s"
         if self.most == 1:
-            return "a person takes part in at most one of the periods"
-        clause = f"a person takes part in at most {self.most} of the periods"
+            return f"a person takes part in at most one of the {periods}"
+        clause = f"a person takes part in at most {self.most} of the {periods}"
         if self.within is None:
             return clause
         if self.runs_on:
@@ -200,33 +227,53 @@ class Panel:
 
     Attributes:
         design: In force.
-        earlier: Each earlier one, with the last period that was charged when it was replaced.
+        earlier: Each earlier one whose people take part under no other, with the last period that
+            was charged when it was replaced.
+        besides: In how many periods a person may take part under earlier designs besides.
     """
 
     design: Design = LIFETIME
     earlier: tuple[tuple[Design, str], ...] = ()
+    besides: int = 0
 
-    def followed_by(self, design: Design, last_period: str | None) -> Panel:
+    def followed_by(self, design: Design, last_period: str | None, *, apart: bool) -> Panel:
         """The panel once another design is in force.
 
         Args:
             design: The new one.
             last_period: The last period that was charged before; None if none was.
+            apart: Whether nobody takes part both under an earlier design and under the new one.
         """
-        if self.design in (LIFETIME, design) or last_period is None:
-            return Panel(design, self.earlier)  # lifetime says nothing of a person
-        return Panel(design, (*self.earlier, (self.design, last_period)))
+        same = replace(self.design, by=design.by) == design
+        if same or self.design == LIFETIME or last_period is None:
+            return replace(self, design=design)  # lifetime says nothing of a person
+        if apart:
+            return Panel(design, (*self.earlier, (self._whole, last_period)))
+        return Panel(design, besides=max(self.most, *(each.most for each, _ in self.earlier), 0))
+
+    @property
+    def most(self) -> int:
+        """In how many periods a person takes part at most who is in the design in force."""
+        return self.design.most + self.besides
+
+    @property
+    def _whole(self) -> Design:
+        """The design that has all sets of periods of whoever is in the one in force."""
+        return replace(self.design, most=self.most, within=None) if self.besides else self.design
 
     @property
     def words(self) -> str:
         """What it says of a person, as a clause."""
+        words = self.design.words
+        if self.besides and self.design != LIFETIME:
+            words += f", and under earlier designs in at most {self.besides} besides"
         earlier = (
             f"; whoever took part in one up to {until} goes by the earlier design '{design}'"
             for design, until in self.earlier
         )
-        return self.design.words + "".join(earlier)
+        return words + "".join(earlier)
 
     def largest(self, amounts: Mapping[str, Decimal], period: str | None = None) -> Decimal:
         """As of ``Design.largest``, over the sets of the design in force and the earlier ones."""
         before = (design.largest(amounts, period, until) for design, until in self.earlier)
-        return max((self.design.largest(amounts, period), *before))
+        return max((self._whole.largest(amounts, period), *before))

@@ -31,8 +31,8 @@ from statpress.mechanisms.domain.column import Category, Codes, Column, Ranges, 
 from statpress.mechanisms.errors import ConfigError, EdgesError
 
 __all__ = [
-    "Categorical", "Category", "Codes", "Column", "Date", "Integer", "Numeric", "Ordinal", "Period",
-    "labels", "tiled_uppers",
+    "ABSENT", "Categorical", "Category", "Codes", "Column", "Date", "Integer", "Numeric", "Ordinal",
+    "Period", "Slot", "labels", "tiled_uppers",
 ]  # fmt: skip
 
 
@@ -525,3 +525,59 @@ class Total(Column):
         shares = (totals - self.lower) / (self.upper - self.lower)
         codes: Codes = np.rint(shares * _TOTAL_STEPS).astype(np.int64)
         return codes
+
+
+ABSENT = "absent"
+"""The label of a place without a person."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot(Column):
+    """A column of the person in one place of a household, or that there is nobody.
+
+    Codes are those of ``of``, and the last one is that of an absent person. A config declares
+    ``of``; the source's engine makes the slots (tasks.source.linked).
+
+    Attributes:
+        of: The column of a person.
+        place: Of the person in the household, from 1.
+        size_name: Name of the column with the household's number of persons.
+    """
+
+    kind: ClassVar[str] = "slot"
+    of: Column
+    place: int
+    size_name: str
+
+    def _check(self) -> None:
+        if ABSENT in labels(self.of):
+            raise ConfigError(
+                f"'{ABSENT}' is a value of the column '{self.of.name}', and stands for a place "
+                "without a person.",
+                where=self.of.name,
+                next_step="Give the category another name in the source.",
+            )
+
+    @property
+    def n_values(self) -> int:
+        return self.of.size + 1
+
+    @property
+    def absent_code(self) -> int:
+        """Code of a place without a person."""
+        return self.of.size
+
+    @property
+    def missing_code(self) -> int | None:
+        return self.of.missing_code
+
+    def code_of(self, value: Any) -> int:
+        """The code of the label that ``decode`` gives; that of nobody for all else."""
+        known = labels(self.of)
+        return known.index(value) if value in known else self.absent_code
+
+    def _code_of(self, value: Any) -> int:
+        return self.code_of(value)
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        return np.array([*(label or "" for label in labels(self.of)), ABSENT], dtype=object)[codes]

@@ -15,6 +15,11 @@ cells, ``n_possible`` of them. A pattern is a box of cells: some columns, and fo
 codes; a cell lies in it if all of these columns have such codes, whatever the others are. The union
 of a few boxes is counted exactly by inclusion and exclusion and never listed, so it may lie in a
 domain of any size.
+
+**Households.** The record of a household has the columns of a fixed number of persons
+(``columns.Slot``). That a place has a person exactly if the household is that large follows from
+the columns (``mechanisms.marginals.presence``). ``rules`` are further patterns, as many as it
+takes; codes are not counted by them.
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ from statpress.mechanisms.domain.columns import (
     Date,
     Integer,
     Numeric,
+    Slot,
     Total,
 )
 from statpress.mechanisms.errors import (
@@ -83,6 +89,8 @@ class Unit(StrEnum):
     """Whose data is protected, where no column says it."""
 
     RECORD = "record"
+    HOUSEHOLD = "household"
+    """All that is recorded of a household, with all its persons: one record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +168,8 @@ class Privacy:
         """The unit in plain words."""
         if self.unit == Unit.RECORD:
             return "one record"
+        if self.unit == Unit.HOUSEHOLD:
+            return "one household with all its persons"
         column = self.unit.removeprefix("column ")
         return (
             f"all records of one `{column}`, of which at most {self.unit_records}, "
@@ -428,9 +438,10 @@ class Domain:
         absent: Whether there is a cell for the records that a unit does not have.
         parts: How many parts of a record a count of 1 record is; above 1 where a unit's records
             share one.
+        rules: Patterns of impossible records of households, which no cell count leaves out.
 
     Attributes:
-        n_possible: Number of cells that a record can have, the absent cell included.
+        n_possible: Number of cells that ``zeros`` leave, the absent cell included.
 
     Raises:
         DuplicateColumnError: A name occurs twice.
@@ -442,6 +453,7 @@ class Domain:
     zeros: tuple[ZeroPattern, ...] = ()
     absent: bool = False
     parts: int = 1
+    rules: tuple[ZeroPattern, ...] = ()
     strides: tuple[int, ...] = field(init=False, repr=False, compare=False)
     n_possible: int = field(init=False, repr=False, compare=False)
 
@@ -460,6 +472,7 @@ class Domain:
             stride *= column.size
         object.__setattr__(self, "strides", tuple(reversed(strides)))
         object.__setattr__(self, "zeros", tuple(self.zeros))
+        object.__setattr__(self, "rules", tuple(self.rules))
         object.__setattr__(self, "n_possible", self._n_combinations() + self.absent)
 
     def _n_combinations(self) -> int:
@@ -503,6 +516,12 @@ class Domain:
         """Number of cells that a publication can list: possible and not absent."""
         return self.n_possible - self.absent
 
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """The columns as a config has them: of persons once, and not for every place."""
+        own = {(c.of if isinstance(c, Slot) else c).name: c for c in self.columns}
+        return tuple(c.of if isinstance(c, Slot) else c for c in own.values())
+
     def counts_as(self, other: Domain) -> bool:
         """Whether tables over both count the same: padded records, units, their parts or totals."""
         return (self.absent, self.parts, self.total) == (other.absent, other.parts, other.total)
@@ -540,8 +559,16 @@ class Domain:
         """
         columns = tuple(self[name] for name in names)
         kept = {column.name for column in columns}
-        zeros = tuple(zero for zero in self.zeros if kept.issuperset(zero.names))
-        return Domain(columns, zeros, self.absent, self.parts)
+        zeros, rules = (
+            tuple(each for each in patterns if kept.issuperset(each.names))
+            for patterns in (self.zeros, self.rules)
+        )
+        return Domain(columns, zeros, self.absent, self.parts, rules)
+
+    @property
+    def patterns(self) -> tuple[ZeroPattern, ...]:
+        """All that is declared impossible."""
+        return (*self.zeros, *self.rules)
 
     def encode(self, codes: Mapping[str, Codes]) -> Codes:
         """Cell codes from column codes.
@@ -594,21 +621,35 @@ class Domain:
     @functools.cached_property
     def _instead(self) -> Mapping[str, int]:
         """Codes of the columns that patterns look at, with which every cell is possible."""
-        names = sorted({name for zero in self.zeros for name in zero.names})
+        slots = [column for column in self.columns if isinstance(column, Slot) and self.rules]
+        nobody = {slot.name: slot.absent_code for slot in slots}  # breaks no rule
+        nobody |= {slot.size_name: 0 for slot in slots if slot.size_name in self.names}
+        possible = self.completed(nobody)
+        assert possible is not None  # the domain has at least one cell
+        return possible
+
+    def completed(self, chosen: Mapping[str, int]) -> dict[str, int] | None:
+        """Codes of the columns that patterns look at, with which no cell is impossible.
+
+        Args:
+            chosen: Codes that some columns have.
+
+        Returns:
+            None if there are no such codes.
+        """
+        names = sorted({name for each in self.patterns for name in each.names} - chosen.keys())
 
         def extended(chosen: dict[str, int]) -> dict[str, int] | None:
-            if any(zero.covers(chosen) for zero in self.zeros):
+            if any(zero.covers(chosen) for zero in self.patterns):
                 return None
-            if len(chosen) == len(names):
+            name = next((each for each in names if each not in chosen), None)
+            if name is None:
                 return chosen
-            name = names[len(chosen)]
-            codes = _of_each_part(self[name].size, name, self.zeros)
+            codes = _of_each_part(self[name].size, name, self.patterns)
             found = (extended({**chosen, name: code}) for code in codes)
             return next((each for each in found if each is not None), None)
 
-        possible = extended({})
-        assert possible is not None  # the domain has at least one cell
-        return possible
+        return extended(dict(chosen))
 
     def made_possible(self, codes: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The codes of records, with those of a structural zero replaced by fixed possible ones.
@@ -619,10 +660,10 @@ class Domain:
             codes: Column name to unsigned or signed integers[k], of all columns.
         """
         moved = dict(codes)
-        if not self.zeros:
+        if not self.patterns:
             return moved
         named = {name: codes[name].astype(np.int64) for name in self._instead}
-        impossible = np.logical_or.reduce([zero.contains(named) for zero in self.zeros])
+        impossible = np.logical_or.reduce([each.contains(named) for each in self.patterns])
         for name, code in self._instead.items():
             moved[name] = np.where(impossible, np.asarray(code, codes[name].dtype), codes[name])
         return moved

@@ -139,9 +139,15 @@ class Shares:
         return (_MOST_WITH_TARGET if targeted else _MOST_FOR_TRIPLES) * strong * many
 
     def least_part(
-        self, sizes: Sequence[int], groups: Sequence[tuple[Sequence[int], float]]
+        self,
+        sizes: Sequence[int],
+        groups: Sequence[tuple[Group, float]],
+        always: Collection[int] = (),
     ) -> float:
-        """Below every part of mu^2 that a step may be given, whatever the scores will be."""
+        """Below every part of mu^2 that a step may be given, whatever the scores will be.
+
+        Pairs with a column of ``always`` are measured without a score.
+        """
         cells = np.array(sizes, dtype=np.float64)
         single = by_cells(cells, np.ones(len(cells)), self.one_way if groups else 1.0)
         parts = [float(single.min())]
@@ -150,22 +156,29 @@ class Shares:
             tables = by_cells(joint, np.array([w for _, w in groups]), self.rest, SHRUNK)
             parts.append(float(tables.min()))
             if self.screen:
-                pairs = np.array([len(group) == 2 for group, _ in groups])
+                pairs = np.array([is_scored(group, always) for group, _ in groups])
                 parts += [self.screen, float(tables[pairs].sum()) * LEAST / 2]
             if self.triples:
                 parts.append(self.triples * LEAST / 2)
         return min(parts)
 
 
-TARGET_WEIGHT = 32.0
-"""How much more groups with the target count."""
+TARGET_WEIGHT, SURVEY_WEIGHT = 32.0, 4.0
+"""How much more groups with the target count, and those with the survey weight."""
+Emphasis = Mapping[int, float]
+"""By column how much more groups that hold it count."""
 
 
 def towards(
-    workload: Sequence[tuple[Group, float]], target: int | None
+    workload: Sequence[tuple[Group, float]], emphasis: Emphasis
 ) -> tuple[tuple[Group, float], ...]:
-    """A workload whose groups with the target count more."""
-    return tuple((g, w * TARGET_WEIGHT if target in g else w) for g, w in workload)
+    """A workload whose groups count more where they hold certain columns."""
+    return tuple((g, w * math.prod(emphasis.get(c, 1.0) for c in g)) for g, w in workload)
+
+
+def is_scored(group: Group, always: Collection[int]) -> bool:
+    """Whether a group is a pair that a score may leave unmeasured."""
+    return len(group) == 2 and not set(group) & set(always)
 
 
 def column_weights(shares: Floats, n: float) -> Floats:

@@ -10,7 +10,8 @@ statpress.mechanisms.marginals.residuals.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +24,16 @@ from statpress.mechanisms.marginals.linear_moments import (
     CellFunction,
     Interval,
     LeastSquares,
+    Moments,
     correlation,
+    moments,
     quantile,
+    wald,
 )
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals, query
 from statpress.mechanisms.marginals.target_tables import Floats
+from statpress.mechanisms.marginals.weights import Weights
 
 Kept = Mapping[str, Collection[int]]
 """Per column the codes of the records that count."""
@@ -67,6 +72,7 @@ class Analyses:
         sample: The units, if they are a random sample of the population that is asked for; None
             if the records themselves are.
         confidence: Of every set, between 0 and 1.
+        weights: Of the records, if figures are to be weighted.
 
     Raises:
         QueryError: By its methods: a column has no numbers, or units of several records are asked
@@ -78,6 +84,26 @@ class Analyses:
     residuals: Residuals
     sample: Sample | None = None
     confidence: float = 0.95
+    weights: Weights | None = None
+
+    @property
+    def _level(self) -> float:
+        """The confidence of normal sets, wider where clusters leave few degrees of freedom."""
+        if self.weights is None or self.sample is None:
+            return self.confidence
+        return self.weights.level(self.confidence)
+
+    def _ratio(self, top: CellFunction, below: CellFunction) -> Interval:
+        """The sum of a number over that of another, which is 0 or 1 in every cell."""
+        squares = self._least_squares(top, [below])
+        level = self.confidence
+        if self.weights is not None and self.sample is not None:
+            value = float(squares.estimates()[0])
+            group = tuple(sorted({*top.group, *below.group}))
+            off = CellFunction(group, (top * below).along(group) - value * below.along(group))
+            variance = float(squares.variance(np.array([1.0, -value]))[0, 0])
+            level = self.weights.level(level, off, variance)
+        return squares.intervals(level)[0]
 
     def kept(self, where: Kept) -> CellFunction:
         """1 for the records with one of the codes in every column named, else 0."""
@@ -111,7 +137,7 @@ class Analyses:
         """The mean of a column's numbers."""
         values, there = self.amounts(name)
         there *= self.kept(where)
-        return self._least_squares(values * there, [there]).intervals(self.confidence)[0]
+        return self._ratio(values * there, there)
 
     def total(self, name: str, where: Kept) -> Interval:
         """The sum of a column's numbers over the records, or that expected in as many units."""
@@ -126,11 +152,12 @@ class Analyses:
         """The share of records with one of the codes, of those that are not missing."""
         column = self.domain[name]
         those, there = (each * self.kept(where) for each in self._those(name, codes))
-        if self.sample and not self.domain.absent and not where and not column.missing:
+        alone = not self.domain.absent and not where and not column.missing
+        if self.sample and alone and self.weights is None:
             n = float(self.residuals.values[()])
             value, error, lower, upper, *_ = self._sum(those)
             return Interval(value / n, error / n, lower / n, upper / n, by="binomial")
-        return self._least_squares(those, [there]).intervals(self.confidence)[0]
+        return self._ratio(those, there)
 
     def quantile(self, name: str, share: float, where: Kept) -> Interval:
         """The value that a share of the records with a number lies below."""
@@ -143,7 +170,8 @@ class Analyses:
             share,
             among=self.kept(where),
             sampled=self.sample is not None,
-            confidence=self.confidence,
+            confidence=self._level,
+            weights=self.weights,
         )
 
     def difference(
@@ -158,7 +186,7 @@ class Analyses:
         first, second = self.kept(one) * there, self.kept(other) * there
         group = tuple(sorted({*first.group, *second.group}))
         both = CellFunction(group, first.along(group) + second.along(group))
-        return self._least_squares(values * both, [both, first]).intervals(self.confidence)[1]
+        return self._least_squares(values * both, [both, first]).intervals(self._level)[1]
 
     def correlation(self, one: str, other: str, where: Kept) -> Interval:
         """The correlation of two columns' numbers, among records that have both."""
@@ -170,12 +198,19 @@ class Analyses:
             y,
             among=x_there * y_there * self.kept(where),
             sampled=self.sample is not None,
-            confidence=self.confidence,
+            confidence=self._level,
+            weights=self.weights,
         )
 
     def regression(self, outcome: CellFunction, regressors: list[CellFunction]) -> list[Interval]:
         """The coefficients of least squares."""
-        return self._least_squares(outcome, regressors).intervals(self.confidence)
+        return self._least_squares(outcome, regressors).intervals(self._level)
+
+    def sums(self, functions: Sequence[CellFunction]) -> Moments:
+        """Sums of functions over the records, weighted if figures are."""
+        if self.weights is None:
+            return moments(self.residuals, functions)
+        return self.weights.sums(functions)
 
     def clear(self, name: str, errors: float) -> Codes:
         """The codes of a column with more records than so many standard errors of the noise."""
@@ -192,9 +227,33 @@ class Analyses:
     def _least_squares(self, outcome: CellFunction, regressors: list[CellFunction]) -> LeastSquares:
         self._check_units()
         n = float(self.sample.n_units) if self.sample else None
-        return LeastSquares.of(self.residuals, outcome, regressors, n_sampled=n)
+        return LeastSquares.of(
+            self.residuals, outcome, regressors, n_sampled=n, weights=self.weights
+        )
+
+    def _weighted_sum(self, function: CellFunction, weights: Weights) -> Interval:
+        """A weighted sum, scaled to the public number of those whom all records stand for."""
+        if weights.total is not None:
+            mean = self._ratio(function, ONE)
+            return mean._replace(
+                value=weights.total * mean.value,
+                standard_error=weights.total * mean.standard_error,
+                lower=weights.total * mean.lower,
+                upper=weights.total * mean.upper,
+            )
+        self._check_units()
+        values, spread = weights.sums([function])
+        variance, sampling, level = float(spread[0, 0]), "", self.confidence
+        if self.sample is not None:
+            added, sampling = weights.sampling([function])
+            variance += float(added[0, 0])
+            level = weights.level(level, function, variance)
+        found = wald(float(values[0]), math.sqrt(max(variance, 0.0)), level)
+        return found._replace(sampling=sampling)
 
     def _sum(self, function: CellFunction) -> Interval:
+        if self.weights is not None:
+            return self._weighted_sum(function, self.weights)
         sizes = [self.residuals.sizes[column] for column in function.group]
         weights = np.broadcast_to(function.values, sizes)
         answer = query(

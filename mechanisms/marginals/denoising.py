@@ -35,11 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import Ranges
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal, Slot
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined
+from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.prior import Prior, log_odds
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
@@ -71,6 +72,8 @@ Earlier = Callable[[Floats, float], tuple[Floats, Floats, Floats]]
 
 def _is_smoothed(column: Column) -> bool:
     """Whether a column has an order, and few enough cells to go by it."""
+    if isinstance(column, Slot):
+        return _is_smoothed(column.of)
     ordered = not isinstance(column, Categorical) or isinstance(column, Ordinal)
     n_places = column.n_bins if isinstance(column, Ranges) else column.n_values
     return ordered and n_places >= _FEWEST and column.size <= _MOST
@@ -178,6 +181,8 @@ def _kernel(column: Column, length: float) -> Floats:
 
 def _ordered_codes(column: Column) -> NDArray[np.int64]:
     """The codes that have neighbours; a special value is near to no other."""
+    if isinstance(column, Slot):
+        return _ordered_codes(column.of)
     codes = np.arange(column.n_values)
     return codes[~column.is_special(codes)] if isinstance(column, Ranges) else codes
 
@@ -347,8 +352,76 @@ def learnt_bases(
     bases = [Basis.of(c) for c in start]
     for _ in range(_UPDATES if variances else 0):
         posteriors = _all(deviations, variances, scores, bases)
-        bases = [Basis.of(c) for c in _updated(start, bases, posteriors)]
+        bases = [Basis.of(c) for c in _updated(start, bases, posteriors, _alike(columns))]
     return bases
+
+
+def _kind_of(one: Column, other: Column) -> tuple[object, ...] | None:
+    """What tells kinds of pairs apart of which a household has several; None of others."""
+    if isinstance(one, Slot) and isinstance(other, Slot):
+        apart = one.place != other.place and (one.place == 1, other.place == 1)
+        return one.of.name, other.of.name, apart
+    if isinstance(other, Slot):
+        return one.name, other.of.name
+    return (one.of.name, other.name) if isinstance(one, Slot) else None
+
+
+def _alike_places(
+    columns: Sequence[Column],
+    one_way: Sequence[Floats],
+    products: Mapping[Group, Floats],
+    residuals: Residuals,
+    variances: Mapping[Group, float],
+    boxes: Sequence[Box],
+    n: float,
+) -> dict[Group, Floats]:
+    """Shares of pairs of persons' columns that are related in every place as in all together.
+
+    The tables of one kind of pair are added up over the places and denoised; each pair is then the
+    table of its own margins with the odds ratios of the sum.
+    """
+    kinds: dict[tuple[object, ...], list[Group]] = {}
+    for a, b in variances:
+        kind = _kind_of(columns[a], columns[b])
+        if kind is not None:
+            kinds.setdefault(kind, []).append((a, b))
+    found: dict[Group, Floats] = {}
+    for pairs in kinds.values():
+        if len(pairs) < 2:
+            continue
+        block = tuple(slice(0, len(one_way[c]) - isinstance(columns[c], Slot)) for c in pairs[0])
+        centre = np.sum([products[pair][block] for pair in pairs], axis=0)
+        deviation = np.sum(
+            [(residuals.values[p] - centred(products[p]))[block] for p in pairs], axis=0
+        )
+        variance = sum(variances[pair] for pair in pairs)
+        bases = [
+            Basis.of(_first_covariance(centre.sum(axis=1 - axis) / centre.sum(), np.eye(size)))
+            for axis, size in enumerate(centre.shape)
+        ]
+        posterior = _posterior(deviation, variance, bases)
+        moved = along_axes(posterior.mean, [basis.vectors for basis in bases])
+        least = FLOOR * centre
+        together = np.maximum(centre + moved, least)
+        for pair in pairs:
+            start = products[pair] / n
+            rows, cols = start[block].sum(axis=1), start[block].sum(axis=0)
+            every = np.ones(together.shape, dtype=np.bool_)
+            start = start.copy()
+            start[block] = fit_pair(together, rows, cols, every)
+            found[pair] = start
+    return found
+
+
+def _alike(columns: Sequence[Column]) -> list[list[int]]:
+    """Positions of columns that share a covariance: of persons in the second place and later."""
+    found: dict[object, list[int]] = {}
+    for position, column in enumerate(columns):
+        shared: object = position
+        if isinstance(column, Slot) and column.place > 1:
+            shared = column.of.name
+        found.setdefault(shared, []).append(position)
+    return list(found.values())
 
 
 def predicted(
@@ -453,7 +526,10 @@ def along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
 
 
 def _updated(
-    start: Sequence[Floats], bases: Sequence[Basis], posteriors: Mapping[Group, _Posterior]
+    start: Sequence[Floats],
+    bases: Sequence[Basis],
+    posteriors: Mapping[Group, _Posterior],
+    alike: Sequence[Sequence[int]],
 ) -> list[Floats]:
     """The covariances of all columns from the posteriors of their pairs."""
     weights = [max(_PRIOR_WEIGHT, _PRIOR_OF_A_CODE * len(c)) for c in start]
@@ -465,12 +541,14 @@ def _updated(
             inside = (mean / inner) @ mean.T + np.diag((variance / inner).sum(axis=1))
             sums[column] = sums[column] + p.kept * (q @ inside @ q.T) / p.strength
             weights[column] += p.kept * len(inner)
-    found_covariances = []
-    for total, weight in zip(sums, weights, strict=True):
-        covariance = total / weight
+    found = list(sums)
+    for positions in alike:
+        total = functools.reduce(np.add, [sums[position] for position in positions])
+        covariance = total / sum(weights[position] for position in positions)
         k = len(covariance)
-        found_covariances.append(covariance * ((k - 1) / np.trace(covariance)))
-    return found_covariances
+        for position in positions:
+            found[position] = covariance * ((k - 1) / np.trace(covariance))
+    return found
 
 
 _RARE = 3.0  # records of a cell whose columns are independent
@@ -547,12 +625,19 @@ class Model:
         measured: dict[Group, float] = {
             pair: variance for pair, variance in variances.items() if variance > 0
         }
+        products = {p: n * table for p, table in centres(measured, one_way, boxes=boxes).items()}
+        alike = {
+            pair: n * table
+            for pair, table in _alike_places(
+                released.domain.columns, one_way, products, residuals, measured, boxes, n
+            ).items()
+        }
         bases, denoised, nearer, odds = _denoise(
             one_way,
-            {pair: n * table for pair, table in centres(measured, one_way).items()},
+            products | alike,
             residuals.values,
             measured,
-            dict(scores),
+            {pair: score for pair, score in scores.items() if pair not in alike},
             released.domain.columns,
             earlier,
         )
@@ -581,7 +666,7 @@ class Model:
             elif pair in nearer:
                 start[pair] = earlier[pair][0] / n
             else:
-                start[pair] = np.multiply.outer(one_way[pair[0]], one_way[pair[1]])
+                start |= centres([pair], one_way, boxes=boxes)
         classes = LatentClasses.of(one_way, start if errors else {}, released.public_generator())
         fitted: dict[Group, Floats] = {}
         for (a, b), table in classes.smoothed(start, errors).items():
@@ -721,13 +806,14 @@ def one_ways(
 
     With a generator they are drawn from what the measurements leave open, without a prior.
     """
-    projected = []
+    projected, measured = [], []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
         if smoothed and variance and (prior is not None or _is_smoothed(declared)):
             estimate = n * _column_shares(declared, residuals, column, prior, rng)[0]
         elif rng is not None:
             estimate = estimate + math.sqrt(variance) * centred(rng.standard_normal(declared.size))
+        measured.append(estimate / n)
         shares = project_to_simplex(estimate, n).values / n
         possible = possible_cells((column,), released.sizes, boxes)
         if not possible.all():
@@ -744,7 +830,11 @@ def one_ways(
         if smoothed and variance and isinstance(declared, Categorical):
             shares = _with_every_category(shares, declared.n_values, possible, n)
         projected.append(shares)
-    return tuple(projected)
+    presence = Presence.of(released.domain)
+    if presence is None:
+        return tuple(projected)
+    variances = [residuals.variances[(column,)] / n**2 for column in range(len(projected))]
+    return presence.agreeing(projected, measured, variances)
 
 
 def _column_shares(
@@ -898,15 +988,29 @@ def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> 
 
 
 def centres(
-    pairs: Iterable[Group], one_way: Sequence[Floats], prior: Prior | None = None
+    pairs: Iterable[Group],
+    one_way: Sequence[Floats],
+    prior: Prior | None = None,
+    boxes: Sequence[Box] = (),
 ) -> dict[Group, Floats]:
-    """Shares of pairs with these margins: those of a prior that knows them, else products."""
-    return {
-        (a, b): prior.table((a, b), one_way[a], one_way[b])
-        if prior is not None and (a, b) in prior.pairs
-        else np.multiply.outer(one_way[a], one_way[b])
-        for a, b in pairs
-    }
+    """Shares of pairs with these margins: those of a prior that knows them, else products.
+
+    Of the columns of persons the products are of those who are there: independent given which
+    places of a household have a person.
+    """
+    presence = tuple(box for box in boxes if box.presence)
+    sizes = [len(p) for p in one_way]
+    found: dict[Group, Floats] = {}
+    for a, b in pairs:
+        margins = one_way[a], one_way[b]
+        if prior is not None and (a, b) in prior.pairs:
+            found[a, b] = prior.table((a, b), *margins)
+            continue
+        found[a, b] = np.multiply.outer(*margins)
+        possible = possible_cells((a, b), sizes, presence) if presence else None
+        if possible is not None and not possible.all():
+            found[a, b] = fit_pair(found[a, b], *margins, possible)
+    return found
 
 
 def from_independence(
@@ -920,7 +1024,7 @@ def from_independence(
     prior = released.prior
     known: Collection[Group] = () if prior is None else scores.keys() & prior.pairs.keys()
     tables = centres(known, one_way, prior)
-    for pair, product in centres(known, one_way).items():
+    for pair, product in centres(known, one_way, boxes=boxes_of(released.domain)).items():
         apart = n * float(np.abs(tables[pair] - product).sum())
         distance = math.hypot(max(scores[pair].distance, 0.0), apart)
         found[pair] = replace(scores[pair], distance=distance)

@@ -1,4 +1,4 @@
-"""Tables with given margins: scaled to each in turn, or the nearest that is not negative.
+"""Tables with given margins: scaled to each in turn, the nearest not negative, or of integers.
 
 Scaling is iterative proportional fitting (Deming and Stephan 1940, doi
 10.1214/aoms/1177731829); the limit is the table nearest to the start in Kullback-Leibler divergence
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from statpress.mechanisms.marginals.target_tables import Booleans, Floats
+from statpress.mechanisms.marginals.target_tables import Booleans, Floats, Integers
 from statpress.mechanisms.parallel import compiled_kernel
 
 FLOOR = 1e-4
@@ -40,6 +40,37 @@ def fit_pair(
             if np.abs(sums - rows).sum() <= _TOLERANCE * total:
                 return fitted
     return fitted
+
+
+def integer_table(table: Floats, rows: Integers, columns: Integers) -> Integers:
+    """Integers with these margins, near to a table that nearly has them.
+
+    Floors first, scaled down where they pass a margin; then the largest remainders go up as
+    long as both margins have room, and what is left is filled in where there is room.
+    """
+    whole = np.floor(table).astype(np.int64)
+    for axis, margin in ((1, rows), (0, columns)):
+        excess = whole.sum(axis=axis) - margin
+        for place in np.flatnonzero(excess > 0).tolist():
+            line = whole[place] if axis == 1 else whole[:, place]
+            lowered = np.floor(line * (margin[place] / line.sum())).astype(np.int64)
+            line[:] = lowered
+    row_room, column_room = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
+    rests = (table - whole).ravel()
+    for cell in np.argsort(-rests, kind="stable").tolist():
+        i, j = divmod(cell, whole.shape[1])
+        if row_room[i] > 0 and column_room[j] > 0 and rests[cell] > 0:
+            whole[i, j] += 1
+            row_room[i] -= 1
+            column_room[j] -= 1
+    # Where the largest room meets the largest fitted value is as good a place as any.
+    for i in np.flatnonzero(row_room).tolist():
+        for j in np.argsort(-table[i], kind="stable").tolist():
+            step = min(int(row_room[i]), int(column_room[j]))
+            whole[i, j] += step
+            row_room[i] -= step
+            column_room[j] -= step
+    return whole
 
 
 def fit_margins(

@@ -40,11 +40,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.errors import ConfigError, NotMeasuredError
 from statpress.mechanisms.estimates.fieller import Quotient, normal_quantile
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.marginals.target_tables import Floats, Group
@@ -122,10 +122,19 @@ def sampling(residuals: Residuals, functions: Sequence[CellFunction]) -> Floats:
     group = tuple(sorted({column for each in functions for column in each.group}))
     table = residuals.table(group)
     rows = np.stack([np.broadcast_to(each.along(group), table.shape).ravel() for each in functions])
-    return _positive(rows * table.ravel() @ rows.T)
+    return positive(rows * table.ravel() @ rows.T)
 
 
-def _positive(matrix: Floats) -> Floats:
+def _sampling(
+    residuals: Residuals, functions: Sequence[CellFunction], weights: Weighting | None
+) -> tuple[Floats, str]:
+    """What sampling adds to the covariance of sums, of weighted ones with what it is made by."""
+    if weights is None:
+        return sampling(residuals, functions), ""
+    return weights.sampling(functions)
+
+
+def positive(matrix: Floats) -> Floats:
     """The symmetric matrix without what is below 0, where its rows have one scale."""
     scale = np.sqrt(np.abs(np.diag(matrix)))
     scale[scale == 0] = 1.0
@@ -144,13 +153,33 @@ class Interval(NamedTuple):
     by: str = (
         "Wald"  # how the set is made: "Wald", "Fieller", "Anderson-Rubin", "ranks" or "limits"
     )
+    sampling: str = ""  # of a weighted figure of a population: by what its sampling variance is
+
+
+KISH = "Kish's factor"
+"""By what it is where weights only widen what records of equal weights would have."""
+
+
+class Weighting(Protocol):
+    """What weights of records make of sums over them (statpress.mechanisms.marginals.weights)."""
+
+    def sums(self, functions: Sequence[CellFunction]) -> Moments:
+        """Weighted sums of functions, with the covariance of their noise."""
+
+    def sampling(self, functions: Sequence[CellFunction]) -> tuple[Floats, str]:
+        """What sampling adds to the covariance of weighted sums, float64[m, m], and by what."""
+
+    @property
+    def kish(self) -> float:
+        """The sum of squared weights over that of weights."""
 
 
 def _p_value(value: float, error: float) -> float:
     return 2 * NormalDist().cdf(-abs(value) / error) if error > 0 else float(value == 0)
 
 
-def _wald(value: float, error: float, confidence: float) -> Interval:
+def wald(value: float, error: float, confidence: float) -> Interval:
+    """A normal interval of an estimate with a standard error."""
     reach = normal_quantile(confidence) * error
     return Interval(value, error, value - reach, value + reach, _p_value(value, error))
 
@@ -204,13 +233,18 @@ class LeastSquares:
         covariance: float64 of twice that shape: of their errors, with the fourth moments if a
             population is asked for and they are known.
         noise: The same of their noise only.
-        n: Number of records if a population with errors of one variance is asked for, else 0.
+        n: Number of records if a population with errors of one variance is asked for, else 0; of
+            weighted records the sum of their weights.
+        factor: By which weights widen the errors of one variance.
+        sampled_by: How the sampling variance of weighted records is made; empty of others.
     """
 
     products: Floats
     covariance: Floats
     noise: Floats
     n: float = 0.0
+    factor: float = 1.0
+    sampled_by: str = ""
 
     @classmethod
     def of(
@@ -220,6 +254,7 @@ class LeastSquares:
         regressors: Sequence[CellFunction],
         *,
         n_sampled: float | None = None,
+        weights: Weighting | None = None,
     ) -> LeastSquares:
         """Moments of an outcome and regressors.
 
@@ -229,23 +264,31 @@ class LeastSquares:
             regressors: By what, with the constant if there is one.
             n_sampled: The number of records, if they are a random sample of the population that
                 is asked for.
+            weights: Of the records, if they have any.
 
         Raises:
-            NotMeasuredError: No measured table holds two of them together.
+            NotMeasuredError: No measured table holds two of them together, and the weight.
         """
         z = [outcome, *regressors]
         size = len(z)
         pairs = list(itertools.combinations_with_replacement(range(size), 2))
-        sums = moments(residuals, [z[i] * z[j] for i, j in pairs])
+        functions = [z[i] * z[j] for i, j in pairs]
+        sums = moments(residuals, functions) if weights is None else weights.sums(functions)
         place = np.zeros((size, size), dtype=np.int64)
         for at, (i, j) in enumerate(pairs):
             place[i, j] = place[j, i] = at
         products, noise = sums.values[place], sums.covariance[place[:, :, None, None], place]
-        everything = tuple(sorted({c for each in z for c in each.group}))
-        if n_sampled is None or everything not in residuals.values:
-            return cls(products, noise, noise, n_sampled or 0.0)
-        fourth = sampling(residuals, [z[i] * z[j] for i, j in pairs])
-        return cls(products, noise + fourth[place[:, :, None, None], place], noise)
+        if n_sampled is None:
+            return cls(products, noise, noise)
+        try:
+            fourth, sampled_by = _sampling(residuals, functions, weights)
+        except NotMeasuredError:
+            if weights is None:
+                return cls(products, noise, noise, n_sampled)
+            n = max(float(weights.sums([ONE]).values[0]), 1.0)
+            return cls(products, noise, noise, n, weights.kish, KISH)
+        fourth = fourth[place[:, :, None, None], place]
+        return cls(products, noise + fourth, noise, sampled_by=sampled_by)
 
     @property
     def size(self) -> int:
@@ -289,13 +332,16 @@ class LeastSquares:
 
     def intervals(self, confidence: float) -> list[Interval]:
         """Each coefficient with its set, at a confidence between 0 and 1."""
+        return [each._replace(sampling=self.sampled_by) for each in self._intervals(confidence)]
+
+    def _intervals(self, confidence: float) -> list[Interval]:
         if self.size == 1:
             return [self._quotient(confidence)]
         values = self.estimates()
         if self.is_clear():
             errors = np.sqrt(np.maximum(np.diag(self.errors()), 0.0))
             return [
-                _wald(value, error, confidence)
+                wald(value, error, confidence)
                 for value, error in zip(values.tolist(), errors.tolist(), strict=True)
             ]
         return [
@@ -419,7 +465,7 @@ class LeastSquares:
 
     @functools.cached_property
     def _sampled(self) -> Floats:
-        return _positive(self.products[1:, 1:])
+        return self.factor * positive(self.products[1:, 1:])
 
     def _freedom(self, j: int) -> int:
         """Degrees of freedom of the statistic of coefficient j, at most."""
@@ -456,6 +502,7 @@ def quantile(
     among: CellFunction = ONE,
     sampled: bool = False,
     confidence: float = 0.95,
+    weights: Weighting | None = None,
 ) -> Interval:
     """A quantile of a column.
 
@@ -468,6 +515,7 @@ def quantile(
         among: 1 for the records that count, else 0.
         sampled: Whether the records are a sample of the population that is asked for.
         confidence: Of the interval.
+        weights: Of the records, if they have any.
 
     Raises:
         ConfigError: The share is not between 0 and 1.
@@ -484,9 +532,11 @@ def quantile(
         below = np.zeros(len(present))
         below[counted[:j]] = 1.0
         functions.append(CellFunction((column,), below - share * present) * among)
-    values, spread = moments(residuals, functions)
+    values, spread = moments(residuals, functions) if weights is None else weights.sums(functions)
+    sampled_by = ""
     if sampled:
-        spread = spread + sampling(residuals, functions)
+        added, sampled_by = _sampling(residuals, functions, weights)
+        spread = spread + added
     # At fractions of every code's way up: the sum, its error, and the value that is reached.
     way = np.linspace(0, 1, _STEPS + 1)
     low, high = values[:-1, None], values[1:, None]
@@ -501,7 +551,7 @@ def quantile(
     sums, reached = sums.ravel(), (first[:, None] + (last - first)[:, None] * way).ravel()
     lower, upper = _first(sums + errors, reached), -_first((errors - sums)[::-1], -reached[::-1])
     value = (_first(sums, reached) - _first(-sums[::-1], -reached[::-1])) / 2
-    return Interval(value, math.nan, lower, upper, by="ranks")
+    return Interval(value, math.nan, lower, upper, by="ranks", sampling=sampled_by)
 
 
 def _first(heights: Floats, values: Floats) -> float:
@@ -523,6 +573,7 @@ def correlation(
     among: CellFunction = ONE,
     sampled: bool = False,
     confidence: float = 0.95,
+    weights: Weighting | None = None,
 ) -> Interval:
     """The correlation of two functions of a record's cells; its set may be all of [-1, 1].
 
@@ -533,15 +584,18 @@ def correlation(
         among: 1 for the records that count, else 0.
         sampled: Whether the records are a sample of the population that is asked for.
         confidence: Of the interval.
+        weights: Of the records, if they have any.
 
     Raises:
         NotMeasuredError: No measured table holds the columns together.
     """
     products = (ONE, one, other, one * one, other * other, one * other)
     functions = [each * among for each in products]
-    values, spread = moments(residuals, functions)
+    values, spread = moments(residuals, functions) if weights is None else weights.sums(functions)
+    sampled_by = ""
     if sampled:
-        spread = spread + sampling(residuals, functions)
+        added, sampled_by = _sampling(residuals, functions, weights)
+        spread = spread + added
     n, x, y, xx, yy, xy = values.tolist()
     squares = (n * xx - x * x, n * yy - y * y)
     slopes = np.array([[xx, -2 * x, 0, n, 0, 0], [yy, 0, -2 * y, 0, n, 0], [xy, -y, -x, 0, 0, n]])
@@ -556,8 +610,8 @@ def correlation(
     root = math.sqrt(squares[0] * squares[1])
     slope = slopes[2] / root - r / 2 * (slopes[0] / squares[0] + slopes[1] / squares[1])
     error = math.sqrt(max(float(slope @ spread @ slope), 0.0))
-    of_fisher = _wald(math.atanh(r), error / (1 - r * r), confidence)
+    of_fisher = wald(math.atanh(r), error / (1 - r * r), confidence)
     return of_fisher._replace(
-        value=r, standard_error=error,
+        value=r, standard_error=error, sampling=sampled_by,
         lower=math.tanh(of_fisher.lower), upper=math.tanh(of_fisher.upper),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
@@ -40,8 +40,12 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.marginals.allocation import (
     MOST_TRIPLE_CELLS,
+    SURVEY_WEIGHT,
+    TARGET_WEIGHT,
+    Emphasis,
     ExpectedMarginals,
     Shares,
+    is_scored,
     towards,
     triple_cells,
 )
@@ -53,8 +57,10 @@ from statpress.mechanisms.marginals.measurement import (
     release_marginals,
     scale_of,
 )
+from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
+from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values, raked
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import (
     Group,
@@ -65,6 +71,7 @@ from statpress.mechanisms.marginals.target_tables import (
 )
 from statpress.mechanisms.mechanism import (
     DONG_ROTH_SU,
+    OF_A_SECTION,
     PROOF,
     SMITH_THAKURTA,
     Citation,
@@ -145,6 +152,8 @@ class MarginalsKnobs:
         prior: Path of the bundle of an earlier release of the same columns, from the config's
             folder. It costs nothing, helps to fit the records where it agrees with what is
             measured, and enters no interval.
+        weight: Set by the section ``weight`` of a config. All pairs of the weight's classes, and of
+            the columns of a declared design, are measured; records are raked to public totals.
     """
 
     pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
@@ -160,6 +169,7 @@ class MarginalsKnobs:
     within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
     prior: str | None = None
+    weight: SurveyWeight | None = dataclasses.field(default=None, metadata=OF_A_SECTION)
 
     def __post_init__(self) -> None:
         if self.pairs != "all":
@@ -223,7 +233,19 @@ def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, floa
         if len(group.columns) > MOST_GROUP:
             raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where=where)
         groups[tuple(sorted(map(names.index, group.columns)))] = group.weight
+    for place in _always_of(knobs.weight, domain):
+        for other in range(len(names)):
+            if other != place:
+                groups.setdefault((min(place, other), max(place, other)), 1.0)
     return tuple(sorted(groups.items()))
+
+
+def _always_of(weight: SurveyWeight | None, domain: Domain) -> tuple[int, ...]:
+    """Positions of the columns whose pairs are all measured: the weight's, then the design's."""
+    if weight is None:
+        return ()
+    weight.check(domain)
+    return tuple(map(domain.names.index, (weight.column, *weight.design)))
 
 
 def _target_of(knobs: MarginalsKnobs, domain: Domain) -> int | None:
@@ -250,9 +272,17 @@ def _candidates(
     )
 
 
-def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
+def _emphasis(target: int | None, always: Sequence[int]) -> Emphasis:
+    """By column how much more the groups that hold it count: the target, and the survey weight."""
+    weighted = {always[0]: SURVEY_WEIGHT} if always else {}
+    return weighted | ({} if target is None else {target: TARGET_WEIGHT})
+
+
+def _is_screened(
+    knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...], always: Sequence[int]
+) -> bool:
     """Whether pairs are scored before they are measured."""
-    pairs = sum(len(group) == 2 for group, _ in groups)
+    pairs = sum(is_scored(group, always) for group, _ in groups)
     if knobs.screen == "auto":
         return pairs > SCREENED_FROM
     return knobs.screen == "yes" and pairs > 1
@@ -303,6 +333,7 @@ class Microdata:
         residuals: The unbiased combination of all tables, for estimates with errors.
         relations: For every pair of columns what is known of it.
         copies: More sets of records.
+        weight: The weight of the records, if they have one.
     """
 
     domain: Domain
@@ -310,6 +341,18 @@ class Microdata:
     residuals: Residuals
     relations: Mapping[Group, Relation]
     copies: Copies
+    weight: SurveyWeight | None = None
+
+    def weights(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """float64[n]: the weights of records, those of a copy too, raked to public totals.
+
+        Args:
+            codes: For every column the codes of the records.
+        """
+        assert self.weight is not None
+        by_name = dict(zip(self.domain.names, codes, strict=True))
+        values = class_values(self.domain, self.weight.column)[by_name[self.weight.column]]
+        return raked(values, by_name, self.weight.totals)
 
 
 @dataclass(frozen=True)
@@ -329,6 +372,9 @@ class Marginals:
         copies: More sets of records that are published; 0 for none.
         adjacency: The neighbouring relation.
         prior: What an earlier release says of the columns; the loss does not depend on it.
+        always: Positions of the columns whose pairs are all measured: that of the weight's classes,
+            then those of its design; empty without a weight.
+        weight: What the weight is and to which totals records are raked; it is post-processing.
     """
 
     name: ClassVar[str] = "marginals"
@@ -358,6 +404,8 @@ class Marginals:
     copies: int = 0
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     prior: Prior | None = dataclasses.field(default=None, compare=False)
+    always: tuple[int, ...] = ()
+    weight: SurveyWeight | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
@@ -381,18 +429,20 @@ class Marginals:
         sizes = tuple(column.size for column in target.domain.columns)
         groups = _groups_of(knobs, target.domain)
         _check_sizes(target.domain, groups, target.n_records)
-        mu = target.largest_mu()
-        screened, candidates = _is_screened(knobs, groups), _candidates(knobs, sizes, groups)
+        mu, always = target.largest_mu(), _always_of(knobs.weight, target.domain)
+        screened = _is_screened(knobs, groups, always)
+        candidates = _candidates(knobs, sizes, groups)
         n, moved = target.n_records, target.adjacency.moved
         effective = _effective(mu, target.unit_records, target.adjacency)
         position, triples = _target_of(knobs, target.domain), 0.0
+        emphasis = _emphasis(position, always)
         if groups:
             triples = Shares.for_triples(
                 n=n,
                 mu=effective,
                 sizes=sizes,
                 n_triples=candidates,
-                targeted=position is not None,
+                targeted=bool(emphasis),
             )
         if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
             triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
@@ -407,7 +457,7 @@ class Marginals:
             n=n,
             mu=effective,
             sizes=sizes,
-            groups=towards(groups, position),
+            groups=towards(groups, emphasis),
             screened=screened,
             one_way=knobs.one_way_share,
             screen=knobs.screen_share,
@@ -418,7 +468,7 @@ class Marginals:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
-        smallest = shares.least_part(sizes, towards(groups, position))
+        smallest = shares.least_part(sizes, towards(groups, emphasis), always)
         if not smallest:
             raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
         try:
@@ -439,6 +489,8 @@ class Marginals:
             target=position,
             copies=knobs.copies if knobs.copies > 1 else 0,
             adjacency=target.adjacency,
+            always=always,
+            weight=knobs.weight,
         )
         if not knobs.known:
             return mechanism
@@ -473,10 +525,16 @@ class Marginals:
             adjacency=self.adjacency,
             rng=rng,
             known=self.known,
-            target=self.target,
+            emphasis=self.emphasis,
+            always=self.always,
             prior=self.prior,
             progress=progress,
         )
+
+    @property
+    def emphasis(self) -> Emphasis:
+        """By column how much more the groups that hold it count."""
+        return _emphasis(self.target, self.always)
 
     def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
         """For audits: by all tables and scores."""
@@ -505,11 +563,13 @@ class Marginals:
             release.public_generator(),
             boxes=boxes_of(release.domain),
             known=release.known,
+            presence=Presence.of(release.domain),
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
         own = dataclasses.replace(release, beside=()).residuals()
         copies = Copies(release, model, codes, self.copies)
-        return Microdata(release.domain, columns, own, _relations(model, own), copies)
+        relations = _relations(model, own)
+        return Microdata(release.domain, columns, own, relations, copies, self.weight)
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, the workload's groups and triples."""
@@ -526,7 +586,7 @@ class Marginals:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedMarginals:
         return ExpectedMarginals.of(
             self.sizes,
-            towards(self.groups, self.target),
+            towards(self.groups, self.emphasis),
             self.shares,
             mu=_effective(self.mu, self.unit_records, self.adjacency),
             n_records=n_records,
@@ -554,6 +614,7 @@ class Marginals:
             **({"triple_share": repr(self.shares.triples)} if self.shares.triples else {}),
             **({"target": self.target} if self.target is not None else {}),
             **({"copies": self.copies} if self.copies else {}),
+            **({"always": " ".join(map(str, self.always))} if self.always else {}),
             **(
                 {"adjacency": str(self.adjacency)}
                 if self.adjacency is not Adjacency.REPLACE_ONE
@@ -583,6 +644,7 @@ class Marginals:
             target=int(text["target"]) if "target" in text else None,
             copies=int(text.get("copies", "0")),
             adjacency=Adjacency(text.get("adjacency", Adjacency.REPLACE_ONE)),
+            always=tuple(map(int, text.get("always", "").split())),
         )
 
 

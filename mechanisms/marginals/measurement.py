@@ -43,13 +43,19 @@ mean.
 **Amounts.** What pairs may spend minimises the sum over all pairs of what is left of their
 distances (mechanisms.marginals.allocation). The sum is convex in B, so that the derivative of every
 pair, tabulated on a grid, equals one multiplier or the pair is not measured.
+
+**Survey weights.** The class of a weight, by public edges, is a column, and its pairs are measured
+without a score. If a record's class is a function of that record only, replacing a unit moves at
+most 2 c^2 of a table with it as of any other, and nothing above changes. A weight that was raked or
+adjusted for non-response depends on the records of others, and then replacing one may move more:
+that it does not is the assumption that weights are taken *as given*.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -65,9 +71,11 @@ from statpress.mechanisms.marginals.allocation import (
     MEAN_ABSOLUTE,
     MOST_TRIPLES,
     SHRUNK,
+    Emphasis,
     Shares,
     by_cells,
     column_weights,
+    is_scored,
     towards,
 )
 from statpress.mechanisms.marginals.denoising import (
@@ -85,7 +93,7 @@ from statpress.mechanisms.marginals.residuals import (
     NoisyScores,
     NoisyTable,
 )
-from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of
+from statpress.mechanisms.marginals.target_tables import Box, Floats, Group, boxes_of
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
@@ -235,16 +243,19 @@ def release_marginals(
     adjacency: Adjacency,
     rng: Randomness,
     known: KnownTotals | None = None,
-    target: int | None = None,
+    emphasis: Emphasis | None = None,
+    always: Collection[int] = (),
     prior: Prior | None = None,
     progress: Progress | None = None,
 ) -> NoisyMarginals:
     """One-way tables, scores, and the tables of ``workload`` that these make worth measuring.
 
     Charge the ledger before building ``rng``; ``known`` tables are exact and not measured; groups
-    that hold the column ``target`` count more; scores are distances from the pairs of ``prior``.
+    that hold a column of ``emphasis`` count more; pairs with a column of ``always`` are measured
+    whatever scores say of others; scores are distances from the pairs of ``prior``.
     """
-    workload = towards(workload, target)
+    emphasis = emphasis or {}
+    workload = towards(workload, emphasis)
     known = dict(known or {})
     budget = GdpFilter(mu_squared)
     sizes = tuple(column.size for column in coded.domain.columns)
@@ -277,11 +288,11 @@ def release_marginals(
         return first
     n, p = one_way_shares(first)
     scores = None
-    pairs = [group for group, _ in groups if len(group) == 2]
+    pairs = [group for group, _ in groups if is_scored(group, always)]
     if shares.screen and len(pairs) > 1:
         scores = score_pairs(
             coded,
-            references(pairs, n, p, first.prior),
+            references(pairs, n, p, first.prior, boxes_of(first.domain)),
             Fraction(shares.screen) * mu_squared,
             unit_records=unit_records,
             adjacency=adjacency,
@@ -312,7 +323,7 @@ def release_marginals(
     tables = measured([group for group, _ in groups], weights, part)
     released = replace(scored, tables=tables)
     if kept:
-        triples, weights = _interacting(released, target, shares.triples * effective)
+        triples, weights = _interacting(released, emphasis, shares.triples * effective)
         released = replace(released, tables=(*tables, *measured(triples, weights, kept)))
     return released
 
@@ -325,10 +336,14 @@ def one_way_shares(first: NoisyMarginals) -> tuple[float, Sequence[Floats]]:
 
 
 def references(
-    pairs: Sequence[Group], n: float, p: Sequence[Floats], prior: Prior | None = None
+    pairs: Sequence[Group],
+    n: float,
+    p: Sequence[Floats],
+    prior: Prior | None = None,
+    boxes: Sequence[Box] = (),
 ) -> dict[Group, NDArray[np.int64]]:
     """The tables of whole records that pairs are compared with: a prior's, or products."""
-    tables = centres(pairs, p, prior)
+    tables = centres(pairs, p, prior, boxes)
     return {pair: np.rint(n * table).astype(np.int64) for pair, table in tables.items()}
 
 
@@ -359,7 +374,8 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
         if scores is None:
             return found
         before = replace(release, scores=None, tables=())
-        fixed = references(scores.pairs, *one_way_shares(before), release.prior)
+        boxes = boxes_of(release.domain)
+        fixed = references(scores.pairs, *one_way_shares(before), release.prior, boxes)
         distances = np.array(
             [
                 [int(np.abs(table - fixed[pair]).sum()) * GRID for table in both]
@@ -380,8 +396,8 @@ def _allocate(
 ) -> Floats:
     """Amounts float64[groups] of a total, in units of one record.
 
-    Groups of three columns and more are given what they would be by their cells; the rest goes
-    to pairs by their scores, or likewise by their cells.
+    Groups without a score are given what they would be by their cells; the rest goes to pairs by
+    their scores.
     """
     sizes = np.array([float(np.prod([scored.sizes[c] for c in g])) for g, _ in groups])
     workload = np.array([weight for _, weight in groups])
@@ -410,7 +426,7 @@ _BELOW = 1.5  # how far classes are below the interactions that they find, about
 
 
 def _interacting(
-    released: NoisyMarginals, target: int | None, total: float
+    released: NoisyMarginals, emphasis: Emphasis, total: float
 ) -> tuple[list[Group], Floats]:
     """Triples that may be measured, and amounts float64[T] of a total, in units of one record.
 
@@ -421,7 +437,8 @@ def _interacting(
     boxes = boxes_of(released.domain)
     measured = {table.group for table in released.tables}
     triples = [group for group in strongest_triples(model) if group not in measured]
-    triples.sort(key=lambda group: target not in group)  # the others as they were
+    # Those that hold what counts more come first, the others as they were.
+    triples.sort(key=lambda group: -math.prod(emphasis.get(column, 1.0) for column in group))
     triples = triples[:MOST_TRIPLES]
     distances = []
     for group in triples:
@@ -432,7 +449,7 @@ def _interacting(
     amounts = _by_expected_error(
         np.maximum(distances, 1.0),
         [[weights[column] for column in group] for group in triples],
-        np.array([weight for _, weight in towards([(group, 1.0) for group in triples], target)]),
+        np.array([weight for _, weight in towards([(group, 1.0) for group in triples], emphasis)]),
         total,
     )
     return triples, amounts

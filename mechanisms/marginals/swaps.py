@@ -446,6 +446,7 @@ def swap_towards(
     *,
     boxes: Sequence[Box] = (),
     tied: Sequence[Group] = (),
+    together: Sequence[Group] = (),
     sweeps: int = 15,
     least_gain: float = 0.05,
     floor: float = 0.0,
@@ -458,6 +459,7 @@ def swap_towards(
         rng: Public.
         boxes: Impossible records; none is made.
         tied: Pairs whose tables stay as they are.
+        together: Columns that also move as one, such as those of a person.
         sweeps: How often every record is visited at most.
         least_gain: Stop when a sweep, at the pace of the last round, would lower the distance by
             less than this share of it.
@@ -470,7 +472,8 @@ def swap_towards(
     if n < 2 or not targets:
         return 0
     layout = _Layout.of(targets, codes)
-    sweep = _Sweep.of(layout, moves_of(codes.shape[1], tied), boxes)
+    moves = [*moves_of(codes.shape[1], tied), *((group, ()) for group in together)]
+    sweep = _Sweep.of(layout, moves, boxes)
     weights = np.repeat(
         np.array([round(t.weight * 64) for t in targets], dtype=np.float64),
         [t.table.size for t in targets],
@@ -501,8 +504,7 @@ def swap_towards(
 class _Sweep:
     """The part of a round that visits some of the records once for each move."""
 
-    moves: Sequence[tuple[Group, Group, tuple[Any, ...], bool]]
-    boxes: Sequence[Box] = ()
+    moves: Sequence[tuple[Group, Group, tuple[Any, ...], tuple[Any, ...], bool]]
 
     @classmethod
     def of(
@@ -515,8 +517,9 @@ class _Sweep:
             if not matched or tables[0] > MOST_MATCHED:
                 matched, tables = False, layout.move(moved)
             if len(tables[-1]):
-                moved_tables.append((moved, fixed, tables, matched))
-        return cls(moved_tables, boxes)
+                broken = [box for box in boxes if {*moved} & {*box.columns} and not box.implied]
+                moved_tables.append((moved, fixed, tables, _patterns(broken), matched))
+        return cls(moved_tables)
 
     def __call__(
         self, codes: NDArray[Any], gaps: Integers, visits: int, rng: np.random.Generator
@@ -524,8 +527,7 @@ class _Sweep:
         """Swap; codes and gaps are changed in place."""
         n, dtype = len(codes), codes.dtype.name
         first = int(rng.integers(n)) if visits < n else 0
-        patterns = _patterns(self.boxes)
-        for moved, fixed, tables, matched in self.moves:
+        for moved, fixed, tables, patterns, matched in self.moves:
             if matched:
                 compiled_column(dtype)(codes, first, visits, *moved, *tables, gaps, *patterns)
                 continue

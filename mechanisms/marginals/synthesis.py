@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.marginals.allocation import MOST_TRIPLES
 from statpress.mechanisms.marginals.denoising import Model, strongest_triples
+from statpress.mechanisms.marginals.fitting import integer_table
+from statpress.mechanisms.marginals.presence import Presence, fill_places
 from statpress.mechanisms.marginals.residuals import KnownTotals
 from statpress.mechanisms.marginals.swaps import make_possible, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
@@ -68,37 +70,6 @@ def _mutual_information(table: Floats) -> float:
     positive = table > 0
     information = (table[positive] * np.log(table[positive] / independent[positive])).sum()
     return round(float(information), 6)
-
-
-def integer_table(table: Floats, rows: Integers, columns: Integers) -> Integers:
-    """Integers with these margins, near to a table that nearly has them.
-
-    Floors first, scaled down where they pass a margin; then the largest remainders go up as
-    long as both margins have room, and what is left is filled in where there is room.
-    """
-    whole = np.floor(table).astype(np.int64)
-    for axis, margin in ((1, rows), (0, columns)):
-        excess = whole.sum(axis=axis) - margin
-        for place in np.flatnonzero(excess > 0).tolist():
-            line = whole[place] if axis == 1 else whole[:, place]
-            lowered = np.floor(line * (margin[place] / line.sum())).astype(np.int64)
-            line[:] = lowered
-    row_room, column_room = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
-    rests = (table - whole).ravel()
-    for cell in np.argsort(-rests, kind="stable").tolist():
-        i, j = divmod(cell, whole.shape[1])
-        if row_room[i] > 0 and column_room[j] > 0 and rests[cell] > 0:
-            whole[i, j] += 1
-            row_room[i] -= 1
-            column_room[j] -= 1
-    # Where the largest room meets the largest fitted value is as good a place as any.
-    for i in np.flatnonzero(row_room).tolist():
-        for j in np.argsort(-table[i], kind="stable").tolist():
-            step = min(int(row_room[i]), int(column_room[j]))
-            whole[i, j] += step
-            row_room[i] -= step
-            column_room[j] -= step
-    return whole
 
 
 def start_records(
@@ -175,6 +146,7 @@ def synthesise(
     *,
     boxes: Sequence[Box] = (),
     known: KnownTotals | None = None,
+    presence: Presence | None = None,
     sweeps: int = 15,
     floor: float | None = None,
     copied: NDArray[Any] | None = None,
@@ -187,6 +159,7 @@ def synthesise(
         rng: Public.
         boxes: Structural zeros.
         known: Public exact tables.
+        presence: Of records of households, which columns are of persons.
         sweeps: How often every record is visited at most.
         floor: Of the weighted squared distance, in squared records; by default from the noise.
         copied: For a copy, the records to begin with, which are of a model near to this one; by
@@ -195,6 +168,8 @@ def synthesise(
     known = known or {}
     m = n_records
     one_way = [one_way_counts(p, m) for p in model.one_way]
+    if presence is not None:
+        one_way = presence.counts(one_way)
     pairs = {pair: _steady(table * m) for pair, table in model.pairs.items()}
     largest = max(len(p) for p in one_way)
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
@@ -202,8 +177,12 @@ def synthesise(
     if copied is not None:
         codes = _moved(copied, one_way, rng)
     else:
-        edges = tree(len(one_way), pairs, exact)
+        persons = frozenset() if presence is None else presence.columns
+        own = {pair: table for pair, table in pairs.items() if not persons & {*pair}}
+        edges = tree(len(one_way), own, exact)
         codes = start_records(one_way, edges, pairs, exact, dtype, rng)
+        if presence is not None:
+            fill_places(codes, presence, one_way, pairs, rng)
     error = sum(model.errors.values()) * m**2
     make_possible(codes, boxes, model.one_way, tuple(known), rng)
     swap_towards(
@@ -212,6 +191,7 @@ def synthesise(
         rng,
         boxes=boxes,
         tied=tuple(exact),
+        together=() if presence is None else presence.places,
         sweeps=sweeps,
         floor=NEAR_ENOUGH * error if floor is None else floor,
     )

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.parallel import compiled_kernel, in_threads, threads
@@ -133,10 +134,14 @@ class Box:
     Attributes:
         columns: Positions, ascending.
         inside: For each column bool[k], its codes in the box.
+        presence: Whether it only says which places of a household have a person.
+        implied: Whether records outside the other boxes are outside this one.
     """
 
     columns: Group
     inside: tuple[Booleans, ...]
+    presence: bool = False
+    implied: bool = False
 
     def contains(self, codes: NDArray[Any]) -> Booleans:
         """bool[n]: which records unsigned[n, d] lie in the box."""
@@ -146,11 +151,12 @@ class Box:
         return contained
 
 
+@functools.lru_cache(maxsize=8)
 def boxes_of(domain: Domain) -> tuple[Box, ...]:
-    """The declared structural zeros."""
+    """What is declared impossible, and which places of a household cannot have a person."""
     names = [column.name for column in domain.columns]
-    boxes = []
-    for zero in domain.zeros:
+    boxes = list(_presence(domain))
+    for zero in domain.patterns:
         sets = sorted((names.index(name), runs) for name, runs in zero.sets)
         masks = []
         for column, runs in sets:
@@ -162,11 +168,47 @@ def boxes_of(domain: Domain) -> tuple[Box, ...]:
     return tuple(boxes)
 
 
+def _presence(domain: Domain) -> Iterator[Box]:
+    """Where a household has no person, and where it must have one.
+
+    A place has a person exactly if the household is that large. Any two columns of persons say so
+    of each other, which tables of them have and records need not be asked for.
+    """
+    slots = [(j, c) for j, c in enumerate(domain.columns) if isinstance(c, Slot)]
+    absent = {j: np.arange(slot.size) == slot.absent_code for j, slot in slots}
+    for j, slot in slots:
+        if slot.size_name in domain.names:
+            size = domain.names.index(slot.size_name)
+            smaller = np.arange(domain.columns[size].size) < slot.place
+            for sides in ({size: smaller, j: ~absent[j]}, {size: ~smaller, j: absent[j]}):
+                yield Box(*_sorted(sides), presence=True)
+    for (i, one), (j, other) in itertools.permutations(slots, 2):
+        if one.place <= other.place:
+            sides = {i: absent[i], j: ~absent[j]}
+            yield Box(*_sorted(sides), presence=True, implied=True)
+
+
+def _sorted(sides: Mapping[int, Booleans]) -> tuple[Group, tuple[Booleans, ...]]:
+    columns = tuple(sorted(sides))
+    return columns, tuple(sides[column] for column in columns)
+
+
+@functools.lru_cache(maxsize=8)
+def _by_group(boxes: tuple[Box, ...]) -> Mapping[Group, Sequence[Box]]:
+    """Boxes by their columns: those of households are thousands."""
+    found: dict[Group, list[Box]] = {}
+    for box in boxes:
+        found.setdefault(box.columns, []).append(box)
+    return found
+
+
 def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> Booleans:
     """Bool of the group's shape: the cells that no box of its columns excludes."""
     possible = np.ones([sizes[column] for column in group], dtype=np.bool_)
-    for box in boxes:
-        if set(box.columns) <= set(group):
+    by_group = _by_group(tuple(boxes))
+    parts = (itertools.combinations(group, size) for size in range(1, len(group) + 1))
+    for part in itertools.chain.from_iterable(parts):
+        for box in by_group.get(part, ()):
             inside = np.ones(possible.shape, dtype=np.bool_)
             for column, mask in zip(box.columns, box.inside, strict=True):
                 shape = [1] * len(group)
@@ -180,7 +222,8 @@ def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
     """bool[n]: which records unsigned[n, d] lie in a box."""
     impossible = np.zeros(len(codes), dtype=np.bool_)
     for box in boxes:
-        impossible |= box.contains(codes)
+        if not box.implied:
+            impossible |= box.contains(codes)
     return impossible
 
 

@@ -158,7 +158,7 @@ class CountsKind(Kind):
 class MicrodataKind(CountsKind):
     """Records, of which tables will be made."""
 
-    left_open = AutoRecordsKnobs
+    left_open: type = AutoRecordsKnobs
     criteria = MappingProxyType({PAIRS: "total variation of pairs", **CountsKind.criteria})
     compared = MappingProxyType(
         {PAIRS: "expected total variation of pairs of columns", **CountsKind.compared}

@@ -10,11 +10,15 @@ replaced moves the counts of one column's fates: some fall, by at most c in all,
 most c in all; where one fate of the column is limited, one count moves by at most c. The count of
 records in a structural zero moves by at most c. As for noisy tables (mechanisms.tables.perturbed)
 one cell that moves by c dominates several whose moves add up to c. So m cells that move by c each
-dominate the release, m the sum over the columns of the smaller of 2 and their limited fates, and 1
-more for structural zeros; all of them can move by so much. The records of a unit that are counted
-are those that are kept of it, c at most. A unit that is added moves one fate of every column at
-most, in place of 2. The number of records is then private, and what is allowed is a share of the
-one that the config declares for planning.
+dominate the release, m the sum over the columns of the smaller of 2 and their limited fates, 1 more
+for structural zeros and 1 for each count of keys; all of them can move by so much. The records of a
+unit that are counted are those that are kept of it, c at most. A unit that is added moves one fate
+of every column at most, in place of 2. The number of records is then private, and what is allowed
+is a share of the one that the config declares for planning.
+
+Of linked tables, faults of keys are counted by households: keys that several households have,
+households without one, with two persons of one key, or missing of persons that name them. All rows
+of one key are one unit, so each of these counts moves by at most 1.
 
 Where the noise is so small beside the number of cells that the exact loss takes long, what its
 rho = m c^2 / (2 scale^2) proves is charged (Canonne, Kamath and Steinke 2020, arXiv 2004.00010,
@@ -75,17 +79,18 @@ class NoisyChecksKnobs:
     moved: int
 
     @classmethod
-    def of(cls, fates: Iterable[int], *, zeros: bool, adjacency: Adjacency) -> Self:
+    def of(cls, fates: Iterable[int], *, zeros: bool, adjacency: Adjacency, keys: int = 0) -> Self:
         """What is compared, by the module's text.
 
         Args:
             fates: Of each column the number of its fates that are limited.
             zeros: Whether records in a structural zero are counted.
             adjacency: The neighbouring relation.
+            keys: Counts of households whose keys are at fault.
         """
         numbers = list(fates)
-        moved = sum(min(adjacency.moved, number) for number in numbers) + zeros
-        return cls(counts=sum(numbers) + zeros, moved=moved)
+        moved = sum(min(adjacency.moved, number) for number in numbers) + zeros + keys
+        return cls(counts=sum(numbers) + zeros + keys, moved=moved)
 
 
 @dataclass(frozen=True, kw_only=True)

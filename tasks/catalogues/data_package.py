@@ -481,9 +481,10 @@ def data_package(
         else resource  # a file that several products share is of none of them
         for path, resource in files.items()
     ]
-    words = codebook(config.domain, domain)
-    used = {name for product in products for name in product.request.columns}
-    columns = [_column(domain[name], words.get(name, {})) for name in domain.names if name in used]
+    declared = Domain(domain.declared)
+    words = codebook(config.columns, declared)
+    used = {column.name for product in products for column in product.domain.declared}
+    columns = [_column(c, words.get(c.name, {})) for c in declared.columns if c.name in used]
     own = [{"name": name} | said for name, said in described.items() if said]
     return {
         "profile": "data-package",
@@ -503,7 +504,11 @@ def with_words(
 ) -> list[dict[str, Any]]:
     """The resources of a data package, with the words of their declared columns."""
     return [
-        {**resource, "schema": {"fields": fields_with_words(resource["schema"]["fields"], words)}}
+        {
+            **resource,
+            "schema": resource["schema"]
+            | {"fields": fields_with_words(resource["schema"]["fields"], words)},
+        }
         if "schema" in resource
         else dict(resource)
         for resource in resources
@@ -565,7 +570,11 @@ def with_product(
 def in_their_formats(resources: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The resources with declared text as their formats write it."""
     return [
-        {**each, "schema": {"fields": [_in_format(f, each["format"]) for f in _fields(each)]}}
+        {
+            **each,
+            "schema": each["schema"]
+            | {"fields": [_in_format(f, each["format"]) for f in _fields(each)]},
+        }
         if "schema" in each
         else dict(each)
         for each in resources

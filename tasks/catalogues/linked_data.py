@@ -430,8 +430,15 @@ def _record_sets(publication: Publication) -> Iterator[dict[str, Any]]:
             "@id": stem,
             "name": stem,
             **({"description": words} if words else {}),
+            **_keys(stem, file.resource["schema"]),
             "field": [_field(stem, file, each) for each in file.resource["schema"]["fields"]],
         }
+
+
+def _keys(stem: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that tell rows of a table apart."""
+    keys = [{"@id": f"{stem}/{name}"} for name in schema.get("primaryKey", ())]
+    return {"key": keys[0] if len(keys) == 1 else keys} if keys else {}
 
 
 def _field(stem: str, file: File, field: Mapping[str, Any]) -> dict[str, Any]:
@@ -444,11 +451,22 @@ def _field(stem: str, file: File, field: Mapping[str, Any]) -> dict[str, Any]:
         "name": field["name"],
         **({"description": words} if words else {}),
         "dataType": _data_type(field),
+        **_references(file, field["name"]),
         "source": {
             "fileObject": {"@id": file.path},
             "extract": {"column": field["name"]},
         },
     }
+
+
+def _references(file: File, name: str) -> dict[str, Any]:
+    """The key of another table that a column holds."""
+    for each in file.resource["schema"].get("foreignKeys", ()):
+        if each["fields"] == [name]:
+            to = each["reference"]
+            stem = to["resource"].removesuffix(f"-{file.suffix}")
+            return {"references": {"field": {"@id": f"{stem}/{to['fields'][0]}"}}}
+    return {}
 
 
 def _data_type(field: Mapping[str, Any]) -> str:

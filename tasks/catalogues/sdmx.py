@@ -15,6 +15,7 @@ is numbered.
 
 from __future__ import annotations
 
+import csv
 import datetime
 import io
 import re
@@ -99,8 +100,10 @@ TIME = "TIME_PERIOD"
 VALUE, ERROR, PROJECTED, STATUS, FREEDOM = (
     "OBS_VALUE", "STANDARD_ERROR", "PROJECTED", "OBS_STATUS", "CONF_STATUS",
 )  # fmt: skip
+FREQUENCY, LOWER, UPPER, LEVEL = "FREQ", "LOWER", "UPPER", "CONFIDENCE"
+"""Further ones of a series."""
 _RESERVED = (TIME, VALUE, ERROR, PROJECTED, STATUS, FREEDOM, "STRUCTURE", "STRUCTURE_ID", "ACTION")
-_OTHER, _UNKNOWN = "_O", "_U"
+_OTHER, _UNKNOWN, _NOT_APPLICABLE = "_O", "_U", "_Z"
 _FIGURES = {VALUE: "estimate", ERROR: "standard_error", PROJECTED: "projected"}
 STATUSES = {"E": "Estimated value", "U": "Low reliability"}
 FREEDOMS = {
@@ -183,8 +186,7 @@ class Table:
     @property
     def agency(self) -> str:
         """The identifier of its publisher."""
-        said = self.publication.contributor("publisher")
-        return agency(said["title"] if said else "")
+        return _publisher(self.publication)
 
     @cached_property
     def resource(self) -> Mapping[str, Any]:
@@ -196,6 +198,11 @@ class Table:
     def title(self) -> str:
         """For people."""
         return str(self.resource.get("title", self.product))
+
+    @property
+    def created(self) -> str | None:
+        """When its release was made."""
+        return self.publication.created
 
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -241,6 +248,11 @@ class Table:
     def freedom(self) -> str:
         """Whether it may be published."""
         return "F" if self.publication.privacy.get("publishable", True) else "N"
+
+
+def _publisher(publication: Publication) -> str:
+    said = publication.contributor("publisher")
+    return agency(said["title"] if said else "")
 
 
 def tables(publication: Publication) -> tuple[Table, ...]:
@@ -312,47 +324,78 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ATTRIBUTES = {
     ERROR: ("Standard error of the estimate", "DOUBLE"),
     PROJECTED: ("The nearest counts to the estimates that are not negative and add up", "DOUBLE"),
+    LOWER: ("Lower end of the interval", "DOUBLE"),
+    UPPER: ("Upper end of the interval", "DOUBLE"),
+    LEVEL: ("Level of the interval", "DOUBLE"),
     STATUS: ("Observation status", "STRING"),
     FREEDOM: ("Confidentiality status", "STRING"),
 }
+_OF_TABLES = (ERROR, PROJECTED, STATUS, FREEDOM)
+_OF_SERIES = (ERROR, LOWER, UPPER, LEVEL, STATUS, FREEDOM)
 
 
 def structure(table: Table) -> bytes:
     """The message with all that is needed to read the table's observations."""
+    from pysdmx.model import DataType
+
+    lists = {each.id: _code_list(table, each) for each in table.dimensions if each.coded}
+    concepts = {each.id: (each.name, _type_of(each)) for each in table.dimensions}
+    concepts |= {VALUE: (measure_in_words(table), DataType.DOUBLE)}
+    return _message(table, concepts, lists, _OF_TABLES, STATUSES)
+
+
+def _message(
+    flow: Table | Series,
+    concepts: Mapping[str, tuple[str, DataType]],
+    lists: Mapping[str, Codelist],
+    attributes: Sequence[str],
+    statuses: Mapping[str, str],
+) -> bytes:
+    """A dataflow with its structure, concepts and code lists.
+
+    Args:
+        flow: What it is of.
+        concepts: Name and type of dimensions and measure.
+        lists: Those of the dimensions that are coded.
+        attributes: Of each observation.
+        statuses: That an observation may have.
+    """
     from pysdmx.io import write_sdmx
     from pysdmx.io.format import Format
     from pysdmx.model import Concept, ConceptScheme, DataType, Organisation
     from pysdmx.model.dataflow import Components, Dataflow, DataStructureDefinition
     from pysdmx.model.message import Header
 
-    lists = {each.id: _code_list(table, each) for each in table.dimensions if each.coded}
-    lists |= {
-        STATUS: _listed(table, "CL_OBS_STATUS", "Observation status", STATUSES),
-        FREEDOM: _listed(table, "CL_CONF_STATUS", "Confidentiality status", FREEDOMS),
+    lists = {
+        **lists,
+        STATUS: _listed(flow, "CL_OBS_STATUS", "Observation status", statuses),
+        FREEDOM: _listed(flow, "CL_CONF_STATUS", "Confidentiality status", FREEDOMS),
     }
-    concepts = {each.id: (each.name, _type_of(each)) for each in table.dimensions}
-    concepts |= {VALUE: (measure_in_words(table), DataType.DOUBLE)}
-    concepts |= {id: (words, DataType[kind]) for id, (words, kind) in _ATTRIBUTES.items()}
-    named: dict[str, Any] = {"agency": table.agency, "version": VERSION}
+    described = {id: _ATTRIBUTES[id] for id in attributes}
+    concepts = {
+        **concepts,
+        **{id: (said, DataType[kind]) for id, (said, kind) in described.items()},
+    }
+    named: dict[str, Any] = {"agency": flow.agency, "version": VERSION}
     scheme = ConceptScheme(
-        id=f"CS_{table.id}",
-        name=f"Concepts of: {table.title}",
+        id=f"CS_{flow.id}",
+        name=f"Concepts of: {flow.title}",
         items=[Concept(id=id, name=words, dtype=kind) for id, (words, kind) in concepts.items()],
         **named,
     )
-    components = [_component(table, id, kind, lists.get(id)) for id, (_, kind) in concepts.items()]
+    components = [_component(flow, id, kind, lists.get(id)) for id, (_, kind) in concepts.items()]
     definition = DataStructureDefinition(
-        id=f"DSD_{table.id}", name=table.title, components=Components(components), **named
+        id=f"DSD_{flow.id}", name=flow.title, components=Components(components), **named
     )
-    flow = Dataflow(id=table.id, name=table.title, structure=definition, **named)
-    created = table.publication.created or "1970-01-01T00:00:00Z"
+    dataflow = Dataflow(id=flow.id, name=flow.title, structure=definition, **named)
+    created = flow.created or "1970-01-01T00:00:00Z"
     header = Header(
-        id=f"{table.id}_{created.translate(str.maketrans('', '', ':-'))}",
+        id=f"{flow.id}_{created.translate(str.maketrans('', '', ':-'))}",
         prepared=datetime.datetime.fromisoformat(created.replace("Z", "+00:00")),
-        sender=Organisation(id=table.agency),
+        sender=Organisation(id=flow.agency),
     )
     text = write_sdmx(
-        [*lists.values(), scheme, definition, flow],
+        [*lists.values(), scheme, definition, dataflow],
         Format.STRUCTURE_SDMX_ML_3_0,
         header=header,
         prettyprint=True,
@@ -369,7 +412,7 @@ def measure_in_words(table: Table) -> str:
     return f"{words}; a cell without an observation was not drawn: {table.undrawn:.6g} records"
 
 
-def _component(table: Table, id: str, kind: DataType, codes: Codelist | None) -> Component:
+def _component(flow: Table | Series, id: str, kind: DataType, codes: Codelist | None) -> Component:
     """A dimension, the measure, or an attribute of each observation."""
     from pysdmx.model.dataflow import Component, Role
 
@@ -377,23 +420,23 @@ def _component(table: Table, id: str, kind: DataType, codes: Codelist | None) ->
     role = Role.MEASURE if id == VALUE else Role.ATTRIBUTE if id in _ATTRIBUTES else Role.DIMENSION
     return Component(
         id=id,
-        required=True,
+        required=id not in (LOWER, UPPER, LEVEL) and not (id == ERROR and isinstance(flow, Series)),
         role=role,
-        concept=_reference(table, id),
+        concept=_reference(flow, id),
         local_dtype=kind,
         local_codes=codes,
-        local_enum_ref=None if codes is None else urn.format(table.agency, codes.id, VERSION),
+        local_enum_ref=None if codes is None else urn.format(flow.agency, codes.id, VERSION),
         attachment_level="O" if role == Role.ATTRIBUTE else None,
     )
 
 
-def _reference(table: Table, id: str) -> ItemReference:
+def _reference(flow: Table | Series, id: str) -> ItemReference:
     from pysdmx.model import ItemReference
 
     return ItemReference(
         sdmx_type="Concept",
-        agency=table.agency,
-        id=f"CS_{table.id}",
+        agency=flow.agency,
+        id=f"CS_{flow.id}",
         version=VERSION,
         item_id=id,
     )
@@ -410,13 +453,106 @@ def _code_list(table: Table, dimension: Dimension) -> Codelist:
     return _listed(table, f"CL_{table.id}_{dimension.id}", dimension.name, codes)
 
 
-def _listed(table: Table, id: str, name: str, codes: dict[str, str]) -> Codelist:
+def _listed(flow: Table | Series, id: str, name: str, codes: Mapping[str, str]) -> Codelist:
     from pysdmx.model import Code, Codelist
 
     items = [Code(id=code, name=_xml_text(words)) for code, words in codes.items()]
-    return Codelist(id=id, name=name, items=items, agency=table.agency, version=VERSION)
+    return Codelist(id=id, name=name, items=items, agency=flow.agency, version=VERSION)
 
 
 def _xml_text(words: str) -> str:
     """A name that an XML document can hold, which is never empty."""
     return _NOT_XML.sub("\ufffd", words).strip() or "(empty)"
+
+
+_FREQUENCIES = {"year": ("A", "Annual"), "quarter": ("Q", "Quarterly"), "month": ("M", "Monthly"),
+                "week": ("W", "Weekly")}  # fmt: skip
+"""By the frequency of a series its code in CL_FREQ 2.1, with its name there."""
+_STATUSES_OF_SERIES = {"B": "Time series break", **STATUSES}
+_IN_SERIES = {ERROR: "standard_error", LOWER: "lower", UPPER: "upper", LEVEL: "confidence"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """The figures of a series as a dataflow: a dimension for each key of its rows, then the time.
+
+    Attributes:
+        publication: Of the newest bundle, whose publisher it has.
+        id: Of the dataflow.
+        title: For people.
+        by: A period's length: ``year``, ``quarter``, ``month`` or ``week``.
+        keys: What tells its lines apart, by the names in the rows.
+        rows: Of all periods in order, each with the keys, ``period``, ``value``, ``lower``,
+            ``upper``, ``standard_error``, ``confidence`` and ``definition``, whose change breaks
+            a line. A row without a value is no observation.
+    """
+
+    publication: Publication
+    id: str
+    title: str
+    by: str
+    keys: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def agency(self) -> str:
+        """The identifier of its publisher."""
+        return _publisher(self.publication)
+
+    @property
+    def created(self) -> str | None:
+        """When the newest release was made."""
+        return self.publication.created
+
+    @cached_property
+    def codes(self) -> Mapping[str, Mapping[Any, str]]:
+        """By dimension the code of every value of its key; None is not applicable."""
+        found = {}
+        for id, key in zip(components(self.keys, _RESERVED), self.keys, strict=True):
+            values = dict.fromkeys(row[key] for row in self.rows)
+            listed = [value for value in values if value is not None]
+            coded = codes(listed, (_NOT_APPLICABLE,))
+            found[id] = dict(zip(listed, coded, strict=True))
+            found[id] |= {None: _NOT_APPLICABLE} if None in values else {}
+        return found
+
+    def observations(self) -> str:
+        """The rows as SDMX-CSV 2.0."""
+        written = io.StringIO()
+        attributes = [*_IN_SERIES, STATUS, FREEDOM]
+        header = ["STRUCTURE", "STRUCTURE_ID", "ACTION", FREQUENCY, *self.codes, TIME, VALUE]
+        writer = csv.writer(written, lineterminator="\n")
+        writer.writerow([*header, *attributes])
+        last: dict[tuple[Any, ...], int] = {}
+        for row in self.rows:
+            if row["value"] is None:
+                continue
+            line = tuple(row[key] for key in self.keys)
+            broken = last.get(line, row["definition"]) != row["definition"]
+            last[line] = row["definition"]
+            keyed = zip(self.codes.values(), line, strict=True)
+            writer.writerow(
+                [
+                    "dataflow", f"{self.agency}:{self.id}({VERSION})", "I",
+                    _FREQUENCIES[self.by][0], *(coded[value] for coded, value in keyed),
+                    row["period"], row["value"], *(row[name] for name in _IN_SERIES.values()),
+                    "B" if broken else "E", "F",
+                ]
+            )  # fmt: skip
+        return written.getvalue()
+
+    def structure(self) -> bytes:
+        """The message with all that is needed to read the observations."""
+        from pysdmx.model import DataType
+
+        known = _FREQUENCIES.values()
+        lists = {FREQUENCY: _listed(self, "CL_FREQ", "Frequency", dict(known))}
+        concepts = {FREQUENCY: ("Frequency", DataType.STRING)}
+        for (id, coded), key in zip(self.codes.items(), self.keys, strict=True):
+            name = key.replace("_", " ").capitalize()
+            named = {code: str(value or "not applicable") for value, code in coded.items()}
+            lists[id] = _listed(self, f"CL_{self.id}_{id}", name, named)
+            concepts[id] = (name, DataType.STRING)
+        concepts[TIME] = ("Period", DataType.PERIOD)
+        concepts[VALUE] = ("Share, or the estimate that the figure names", DataType.DOUBLE)
+        return _message(self, concepts, lists, _OF_SERIES, _STATUSES_OF_SERIES)

@@ -37,7 +37,7 @@ from typing import Any
 
 from statpress.mechanisms.accounting.panel_design import LIFETIME, Panel
 from statpress.mechanisms.errors import LedgerError, UnregisteredDatasetError
-from statpress.mechanisms.periods import SeriesPeriod
+from statpress.mechanisms.periods import Frequency, SeriesPeriod
 from statpress.tasks.ledger.entries import MEASURES, ZERO_HASH, Body, Entry, Loss
 
 POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
@@ -379,6 +379,11 @@ class Account:
         return self.panel.design != LIFETIME
 
     @property
+    def lengths(self) -> set[Frequency]:
+        """How long the periods are that were charged."""
+        return {SeriesPeriod.read(period).by for period in self.by_period.periods}
+
+    @property
     def last_period(self) -> str | None:
         """The last period that was charged; None if none was."""
         return max(self.by_period.periods, default=None)
@@ -417,13 +422,36 @@ class Account:
         """
         return self.remaining_for(self.next_period)
 
+    def lasts(self, loss: Loss, first: str, periods: int) -> int:
+        """How many periods, one after the other, may each be charged a loss.
+
+        Args:
+            loss: Of each, in every measure.
+            first: The first of them.
+            periods: So many are looked at.
+        """
+        account, asked, period = self, loss.within(self.limit.amounts), SeriesPeriod.read(first)
+        for number in range(periods):
+            if not account.remaining_for(str(period)).covers(asked):
+                return number
+            sums = account.by_period.plus(str(period), loss)
+            account = replace(account, spent=account.spent + loss, by_period=sums)
+            period = period.following
+        return periods
+
+    @property
+    def last_of_a_period(self) -> Charge | None:
+        """The last charge that names a period and is not void; None if none does."""
+        charges = (c for c in self.charges.values() if c.period and c.status is not Status.VOID)
+        return max(charges, key=lambda charge: charge.entry.sequence, default=None)
+
     @property
     def remaining_share(self) -> Decimal:
         """What is left of the limit, between 0 and 1, in the measure that has the least left.
 
         Of an account with a design, what the next period may spend of an even part of the limit.
         """
-        parts = self.panel.design.most if self.has_design else 1
+        parts = self.panel.most if self.has_design else 1
         remaining = self.remaining
         return min(
             (

@@ -23,7 +23,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statpress.mechanisms.accounting.panel_design import Design
+from statpress.mechanisms.accounting.panel_design import FORMS, Design
 from statpress.mechanisms.errors import (
     AmountError,
     LedgerError,
@@ -259,7 +259,7 @@ def check_field(name: str, value: object) -> None:
     if name in _PATTERNS:
         pattern, form = _PATTERNS[name]
         usable = isinstance(value, str) and re.fullmatch(pattern, value) is not None
-    elif name in {"insecure_seed", "new_form", "noisy_gates", "passed", "sign_terms", "unsigned"}:
+    elif name in _FLAGS:
         usable, form = isinstance(value, bool), "true or false"
     elif name in _READERS:
         reads, form = _READERS[name]
@@ -281,15 +281,14 @@ def check_field(name: str, value: object) -> None:
         raise _unusable(name, form)
 
 
+_FLAGS = frozenset({"apart", "insecure_seed", "new_form", "noisy_gates", "passed", "sign_terms"})
+_FLAGS |= {"unsigned"}
 _IS_PERIOD = (
     lambda text: bool(SeriesPeriod.read(text)),
     "a year, quarter, month or week, such as 2026, 2026-Q3, 2026-10 or 2026-W05",
 )
 _READERS: dict[str, tuple[Callable[[str], bool], str]] = {
-    "design": (
-        lambda text: str(Design.parse(text)) == text,
-        "'once', 'any 8', '8 consecutive', '8 within 16' or 'lifetime'",
-    ),
+    "design": (lambda text: str(Design.parse(text)) == text, FORMS),
     "period": _IS_PERIOD,
     "last_period": _IS_PERIOD,
 }

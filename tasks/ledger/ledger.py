@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection
 
-from statpress.mechanisms.accounting.panel_design import Design
+from statpress.mechanisms.accounting.panel_design import FORMS, Design
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
 from statpress.tasks.ledger import tables
 from statpress.tasks.ledger.accounts import (
@@ -425,6 +425,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         dataset: str,
         policy: str | None = None,
         design: str | None = None,
+        apart: bool = False,
         reason: str | None = None,
         key: Ed25519PrivateKey | None = None,
         **limits: object,
@@ -435,6 +436,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             dataset: Name of the account.
             policy: ``basic`` or ``zcdp``; by default the one in force.
             design: As in ``register``; by default the one in force. It carries every charge over.
+            apart: Whether nobody takes part both under an earlier design and under the new one;
+                by default their periods add up.
             reason: Needed to raise a limit or to change the policy or the design.
             key: Of an approver in force, where there are any.
             limits: As in ``register``; under the policy in force, what is not given
@@ -452,6 +455,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             terms: Body = {"policy": chosen, **_limits(chosen, kept | limits)}
             if design is not None:
                 terms |= {"design": design_text(design), "last_period": account.last_period}
+                terms |= {"apart": apart}
             if key is None:
                 return terms
             return terms | _signed(key, amendment_statement(account, given | terms))
@@ -838,8 +842,8 @@ def design_text(text: str) -> str:
     raise LedgerError(
         f"The design {text[:60]!r} {flaw}.",
         where="design",
-        next_step="Say in how many periods a person takes part at most, by public design: 'any 8',"
-        " '8 consecutive' or '8 within 16' periods of the calendar, 'once', or 'lifetime' for all.",
+        next_step="Say in how many periods a person takes part at most, by public design, and how"
+        f" long they are: {FORMS}.",
     )
 
 

@@ -72,8 +72,10 @@ OF_DATASET = frozenset({"dataset", "created"})
 OF_RUN = OF_DATASET | {"run_id"}
 """Fields of every entry about a run."""
 
-OF_DESIGN = frozenset({"design", "last_period"})
-"""Fields of an amendment that changes the design: the new one, and the last period charged."""
+OF_DESIGN = frozenset({"apart", "design", "last_period"})
+"""Fields of an amendment that changes the design: the new one, the last period charged, and whether
+nobody takes part both under an earlier design and under the new one. Amendments of earlier versions
+lack the last, and mean that nobody does."""
 
 BY_KEY = frozenset({"public_key", "signature"})
 """Fields of an entry that someone signed."""
@@ -120,7 +122,9 @@ def signed_fields(fields: frozenset[str], body: Body) -> frozenset[str]:
 def amendment_fields(body: Body) -> frozenset[str]:
     """The fields of an amendment, which depend on its policy; with a design, those of that."""
     fields = OF_DATASET | {"policy", "reason", *measures_of(body.get("policy"))}
-    return signed_fields(fields | (OF_DESIGN if "design" in body else frozenset()), body)
+    if "design" in body:
+        fields |= OF_DESIGN - ({"apart"} - body.keys())
+    return signed_fields(fields, body)
 
 
 def amendment_statement(account: Account, body: Body) -> list[object]:
@@ -135,7 +139,8 @@ def panel_after(panel: Panel, body: Body) -> Panel:
     """The panel of an account once a registration or an amendment is in force."""
     if "design" not in body:
         return panel
-    return panel.followed_by(Design.parse(body["design"]), body.get("last_period"))
+    design, last_period = Design.parse(body["design"]), body.get("last_period")
+    return panel.followed_by(design, last_period, apart=body.get("apart", True))
 
 
 def check_signer(account: Account, body: Body, statement: list[object], where: str = "") -> None:
@@ -173,12 +178,21 @@ def check_amend(state: State, body: Body) -> None:
     elif not limit.covers(spent):
         flaw = f"Spent is {spent} already."
         step = "Give a limit of at least what is spent."
+        if after.panel.besides > account.panel.besides:
+            flaw = (
+                "Under the designs before and this one together a person may take part in"
+                f" {after.panel.most} periods, which were charged {spent} already."
+            )
+            step += " If nobody takes part under both, say so with --apart."
     elif body["reason"] is None and not (same and account.limit.covers(limit)):
         flaw = "Raising a limit, or changing the policy or the design, needs a reason."
         step = "Give the reason, which stays in the ledger, with --reason."
-    elif after.has_design and len({SeriesPeriod.read(p).by for p in after.by_period.periods}) > 1:
+    elif after.has_design and len(account.lengths) > 1:
         flaw = "It was charged for periods of several lengths, which no design can count."
         step = "Leave the design as it is."
+    elif after.panel.design.by and account.lengths - {after.panel.design.by}:
+        flaw = f"It was charged by the {min(account.lengths)}, such as {account.last_period}."
+        step = f"Give the design in {min(account.lengths)}s, or leave it as it is."
     elif body.get("last_period") != (account.last_period if "design" in body else None):
         flaw, step = "It states another last period.", "Amend the account anew."
     if flaw:
@@ -726,18 +740,24 @@ def check_terms(account: Account, body: Body) -> None:
 
 
 def check_period(account: Account, period: str | None) -> None:
-    """Raise unless a period is as long as those that the account was charged for.
+    """Raise unless a period is as long as the design says, or those that were charged are.
 
     Raises:
         PolicyMismatchError: It is not; one of a month and one of its year would count apart.
     """
-    known = next(iter(account.by_period.periods), None) if account.has_design else None
-    if period and known and (own := SeriesPeriod.read(period).by) != SeriesPeriod.read(known).by:
+    if not account.has_design or not period:
+        return
+    by, own = account.panel.design.by, SeriesPeriod.read(period).by
+    says = f"The account's design '{account.design}' is of {by}s"
+    if by is None and account.lengths:
+        by = min(account.lengths)
+        says = f"The account is charged by the {by}, such as {account.last_period}"
+    if by and own != by:
         raise PolicyMismatchError(
-            f"The account is charged by the {SeriesPeriod.read(known).by}, such as {known}, and"
-            f" {period} is a {own}.",
+            f"{says}, and {period} is a {own}.",
             where=f"dataset {account.dataset!r}",
-            next_step="Make the periods of the config's series agree with 'statpress ledger show'.",
+            next_step=f"Write 'by: {by}' in the section 'series' of the config, or name the account"
+            f" whose design is of {own}s.",
         )
 
 

@@ -30,7 +30,7 @@ from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import warnings
-from statpress.tasks.release.run_places import Outcome, design_in_words
+from statpress.tasks.release.run_places import Outcome, design_in_words, left_in_words
 from statpress.tasks.release.series import Calendar, Due, calendar_of
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ def show_series(
     from prefect.events import emit_event
 
     dataset, calendar = release.config.dataset, calendar_of(home, release)
+    with open_ledger(home) as ledger:
+        account = ledger.state().accounts.get(dataset)
     if due is not None and due.waits:
         emit_event(
             event=SERIES_WAITING,
@@ -145,29 +147,61 @@ def show_series(
             },
             payload={"dataset": dataset, "series": calendar.name, "words": due.words},
         )
-    show(client, dataset, f"series-{key_of(calendar.name)}", "markdown", series_text(calendar))
+    show(
+        client,
+        dataset,
+        f"series-{key_of(calendar.name)}",
+        "markdown",
+        series_text(calendar, account),
+    )
 
 
-def series_text(calendar: Calendar) -> str:
-    """The periods of a series in Markdown: how far each has come, what it was charged, the next."""
+def series_text(calendar: Calendar, account: Account | None) -> str:
+    """The periods of a series in Markdown: how far each has come, what it was charged, the next.
+
+    Then what its account has left for the next one, and how long that lasts.
+    """
     rows = [
         f"| {period} | {found.stage} | {canonical(found.spent['epsilon'])} | "
         f"{canonical(found.spent['delta'])} |"
         for period, found in calendar.due.items()
     ]
     head = [f"# Series {escaped(calendar.name)}", "", "| period | is | epsilon | delta |"]
-    last = f"Next is {calendar.following}, due on {calendar.day}."
+    last = f"Nothing else is due before {calendar.day}, when {calendar.following} is."
+    if account is not None:
+        following = str(calendar.first_open)
+        left = f"For {following} is left: {account.remaining_for(following)}."
+        last = " ".join(filter(None, (left, left_in_words(account), last)))
     return "\n".join([*head, "|---|---|---|---|", *rows, "", last])
+
+
+SERIES_RUNNING_OUT = "statpress.series.running-out"
+"""Event of a charge of a period that leaves enough for fewer than three more like it."""
+
+_SOON = 3
 
 
 @notice
 def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
-    """Show what the ledger still grants a dataset; if that is little, emit an event."""
+    """Show what the ledger still grants a dataset; if that is little, emit an event.
+
+    Of a charge that names a period also if the budget does not last for three more periods like it.
+    """
     from prefect.events import emit_event
 
     with open_ledger(home) as ledger:
         account = ledger.account(dataset)
-    left = account.remaining_share
+    left, last = account.remaining_share, account.last_of_a_period
+    following = account.next_period
+    if last is not None and following and account.lasts(last.loss, following, _SOON) < _SOON:
+        emit_event(
+            event=SERIES_RUNNING_OUT,
+            resource={
+                "prefect.resource.id": f"statpress.dataset.{key_of(dataset)}",
+                "prefect.resource.name": dataset,
+            },
+            payload={"dataset": dataset, "words": left_in_words(account)},
+        )
     if left < _LOW:
         emit_event(
             event=BUDGET_LOW,

@@ -6,7 +6,7 @@ What a chart shows is a value too; ``charts`` draws it, and ``rendering`` makes 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -347,7 +347,57 @@ class PlaceMap:
     note: Text
 
 
-Block = Prose | Facts | Grid | Chart | Gallery | Slider | Relations | Explorer | PlaceMap
+@dataclass(frozen=True)
+class Trend:
+    """A line over the positions of some ``Trends``, with its band; None where there is nothing.
+
+    Attributes:
+        label: What it is of.
+        values: One for each position.
+        lower: Of the band; None for no end, where there is a value.
+        upper: Likewise.
+        limit: What the values cannot pass, a line of its own; empty without one.
+        banded: Which values have a band; by default none.
+    """
+
+    label: str
+    values: Sequence[Number]
+    lower: Sequence[Number] = ()
+    upper: Sequence[Number] = ()
+    limit: Sequence[Number] = ()
+    banded: Sequence[bool] = ()
+
+
+@dataclass(frozen=True)
+class Trends:
+    """Small charts of lines side by side, one for each line, with their figures as a table.
+
+    Attributes:
+        title: What they have in common.
+        positions: The names of all positions, from left to right.
+        lines: In the order of their charts.
+        write: How a value is written.
+        shared: Whether all scales are equally long, wherever each begins.
+        most: The most that a value can be; None if there is no such number.
+        cuts: Positions before which lines are cut, and marked.
+        marks: Positions before which they are only marked.
+        note: What a reader has to know; may be empty.
+        folded: The words that the charts are folded under; empty where they are not.
+    """
+
+    title: Text
+    positions: Sequence[str]
+    lines: Sequence[Trend]
+    write: Callable[[float], str]
+    shared: bool = True
+    most: Number = None
+    cuts: Collection[int] = ()
+    marks: Collection[int] = ()
+    note: Text = ""
+    folded: str = ""
+
+
+Block = Trends | Prose | Facts | Grid | Chart | Gallery | Slider | Relations | Explorer | PlaceMap
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,12 @@ from statpress.tasks.pages.blocks import (
     Relations,
     Section,
     Slider,
+    Trends,
     code,
     marked,
 )
 from statpress.tasks.pages.charts import svg
+from statpress.tasks.pages.trends import figures, panels
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -144,6 +146,7 @@ _KINDS = {
     Relations: "relations",
     Explorer: "explorer",
     PlaceMap: "map",
+    Trends: "trends",
 }
 
 
@@ -165,6 +168,7 @@ def rendered(
     script = "".join(_text(name) for name, needed in scripts.items() if needed)
     chooses = kinds & {Explorer, Relations, PlaceMap}
     sheets = ["style.css", *(["explorer.css"] if chooses else []), *(["map.css"] * has_map)]
+    sheets += ["trends.css"] if Trends in kinds else []
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
     return (
         _environment()
@@ -177,6 +181,8 @@ def rendered(
             style=Markup("".join(map(_text, sheets))),  # noqa: S704
             kind_of=lambda block: _KINDS[type(block)],
             drawn=lambda chart: _picture(chart, next(charts)) if pictures else None,
+            panels=lambda trends: panels(trends) if pictures else [],
+            figures=figures,
             is_number=_is_number,
             number_of_slider=lambda: next(sliders),
             number_of_map=lambda: next(maps),

@@ -32,18 +32,27 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     """How the estimates and intervals of an answer are meant."""
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
     copied = facts["statistic"] == "combined" or facts.get("on_copies", False)
+    bounded = sums and sample and not copied and "weighted_by" not in facts
     notes = [
         ("Estimates from copies of the records, by Rubin's rule." * copied)
         or ("Unbiased estimates from noisy tables, which may be negative." * sums)
         or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
-        f"{' or more' if sums and sample and not copied else ''}, not all of them together.",
+        f"{' or more' if bounded else ''}, not all of them together.",
     ]
     if copied:
         notes.append("How columns are related that were not measured together is a guess.")
+    if "weighted_by" in facts:
+        notes.append(
+            f"Records count by {facts['weighted_by']} as given, of each class by its middle; "
+            "within a class weights and figures are taken as unrelated."
+        )
+    made = sorted({each["sampling"] for each in facts["cells"] if "sampling" in each})
+    if made:
+        notes.append(f"Their sampling variance is by {', '.join(made)}.")
     if sample is None:
         notes.append("They are of the records that were counted, without any error of sampling.")
-    elif sums:
+    elif sums and "weighted_by" not in facts:
         notes.append(
             "Intervals are for the expected "
             f"{'number of records' if facts['statistic'] == 'count' else 'sum'} in a random sample "

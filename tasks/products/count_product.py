@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,15 @@ from statpress.tasks.products.published_counts import (
     read_table,
     unlisted,
     unlisted_in_words,
+)
+from statpress.tasks.products.tracked import (
+    CONFIDENCE,
+    MOST_CELLS,
+    MOST_PAIR_CELLS,
+    REACH,
+    Reading,
+    TrackedFigure,
+    tracked_shares,
 )
 from statpress.tasks.products.true_errors import TrueErrors
 
@@ -426,6 +435,29 @@ def _listing(table: EstimatedTable, order: Any, errors: Floats | None) -> Grid:
     return Grid(headings, rows, title=f"Figures, {words}", folded=True)
 
 
+def _shares_of_columns(table: EstimatedTable) -> Iterator[TrackedFigure]:
+    for column in table.domain.columns:
+        if column.size <= MOST_CELLS:
+            yield from _tracked(table, (column.name,))
+
+
+def _tracked(table: EstimatedTable, names: Sequence[str]) -> Iterator[TrackedFigure]:
+    """The shares of the cells of some columns."""
+    if (found := table.shares(names)) is None:
+        return
+
+    def read(codes: tuple[int, ...]) -> Reading:
+        share, error, reach = (float(each[codes]) for each in found)
+        return Reading.of(share, share - REACH * reach, share + REACH * reach, error)
+
+    fields = {each["name"]: each for each in table.fields}
+    columns = [table.domain[name] for name in names]
+    certain = table.unbiased and not table.covariance.objection
+    yield from tracked_shares(
+        columns, [fields[name] for name in names], read, CONFIDENCE if certain else None
+    )
+
+
 _UNBIASED, _BIASED_RECORDS, _NOISY = "debiased", "estimates", "table"
 _FROM_NOISE = ", rounded from counts with noise by the mechanism `{}`"
 
@@ -487,9 +519,7 @@ class Microdata(CountsProduct):
         resources: Sequence[Mapping[str, Any]],
     ) -> ReportPart:  # fmt: skip
         """The columns and the pairs, from the table of estimates."""
-        stems = (f"{name}_{each}" for each in (_UNBIASED, _BIASED_RECORDS, _NOISY))
-        found = (table_of(folder, stem, stated, resources) for stem in stems)
-        table = next((each for each in found if each is not None), None)
+        table = self._estimates(folder, name, stated, resources)
         anchor = f"product-{name}"
         lead = Prose(
             [
@@ -503,6 +533,22 @@ class Microdata(CountsProduct):
             return ReportPart("synthetic records", Section(anchor, name, [lead]))
         parts, figure = microdata_parts(anchor, table)
         return ReportPart("synthetic records", Section(anchor, name, [lead], parts), figure)
+
+    def tracked(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> Iterator[TrackedFigure]:  # fmt: skip
+        """The shares of every column."""
+        if (table := self._estimates(folder, name, stated, resources)) is not None:
+            yield from _shares_of_columns(table)
+
+    def _estimates(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> EstimatedTable | None:  # fmt: skip
+        stems = (f"{name}_{each}" for each in (_UNBIASED, _BIASED_RECORDS, _NOISY))
+        found = (table_of(folder, stem, stated, resources) for stem in stems)
+        return next((each for each in found if each is not None), None)
 
 
 class Table(CountsProduct):
@@ -542,6 +588,18 @@ class Table(CountsProduct):
         bands = band_blocks(folder, name, stated, resources)
         parts = [Section(f"{anchor}-bands", "Bands", bands)] if bands else []
         return ReportPart(words, Section(anchor, name, [lead, *blocks], parts), figure)
+
+    def tracked(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> Iterator[TrackedFigure]:  # fmt: skip
+        """The shares of every column, and of every two of few cells."""
+        if (table := table_of(folder, name, stated, resources)) is None:
+            return
+        yield from _shares_of_columns(table)
+        for pair in itertools.combinations(table.domain.names, 2):
+            if table.domain[pair[0]].size * table.domain[pair[1]].size <= MOST_PAIR_CELLS:
+                yield from _tracked(table, pair)
 
 
 MICRODATA_FILES = Microdata()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ from statpress.tasks.pages.numbers import interval, measured, plain, share
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.products.product_kind import ProductKind, ReaderWords, ReportPart
 from statpress.tasks.products.publication import DataTable, OtherFile, Publication, described
+from statpress.tasks.products.tracked import Reading, TrackedFigure
 from statpress.tasks.products.true_errors import Compared, TrueErrors, compared
 
 _WORDS = "estimates with intervals"
@@ -344,6 +345,17 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             )
             raw = replace(raw, text=json.dumps(raw_facts(derived.raw), indent=1) + "\n")
         return Publication((estimates, distribution), (raw,))
+
+    def tracked(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> Iterator[TrackedFigure]:  # fmt: skip
+        """Every estimate."""
+        path = written_file(folder, name)
+        for row in read_rows(path) if path is not None else ():
+            numbers = (row[part] for part in ("estimate", "lower", "upper", "standard_error"))
+            quantity, reading = row["quantity"], Reading.of(*numbers)
+            yield TrackedFigure(quantity, (), quantity, reading, row["confidence"], "population")
 
     def words(self, product: Planned, plan: Plan) -> ReaderWords:
         """What is estimated, how wide the interval may be, and what intervals mean."""

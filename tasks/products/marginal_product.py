@@ -25,13 +25,16 @@ from numpy.typing import NDArray
 
 from statpress.configs.formats import STAT, stored_name
 from statpress.mechanisms.domain.column import tilts
+from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
+from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.marginals import Marginals, Microdata, WithinCells
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
+from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values
 from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
@@ -41,6 +44,7 @@ from statpress.tasks.bundle.formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.private_zone.workers import machine_memory
+from statpress.tasks.products import tracked
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
     MarginalErrors,
@@ -83,6 +87,7 @@ from statpress.tasks.products.published_counts import (
     unlisted_in_words,
     zeros_by_codes,
 )
+from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
 from statpress.tasks.products.true_errors import TrueErrors
 
 MOST_COLUMNS = 40
@@ -179,8 +184,7 @@ def _anchor(name: str) -> str:
 def _fields(name: str, resources: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """The columns of the records."""
     own = (each for each in resources if Path(each["path"]).stem == name and "schema" in each)
-    found: Sequence[Mapping[str, Any]] = next(own)["schema"]["fields"]
-    return found
+    return [field for field in next(own)["schema"]["fields"] if "declared" in field]
 
 
 def _pairs(
@@ -229,7 +233,7 @@ def _pairs(
             charts += [chart] if chart is not None else []
         if charts:
             blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
-    blocks.append(_list_of_pairs(name, rows, strengths))
+    blocks.append(list_of_pairs(name, rows, strengths))
     return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
 
 
@@ -289,7 +293,7 @@ def _kept(found: Microdata, pair: Group) -> str | None:
     return "strong" if association >= TYPICAL_ASSOCIATION else "weak"
 
 
-def _list_of_pairs(
+def list_of_pairs(
     name: str, rows: Sequence[Mapping[str, Any]], strengths: Mapping[Pair, float]
 ) -> Grid:
     """Every pair, those not to be trusted first; of many the first."""
@@ -491,7 +495,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             fields=[
                 range_field(column, sloped) if spread and column.ends else column_field(column)
                 for column in domain.columns
-            ],
+            ]
+            + described(_weight_field(mechanism.weight, domain)),
             title="synthetic records",
             description=words,
             most_rows=mechanism.records or product.target.n_records,
@@ -518,7 +523,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             records = replace(
                 records,
                 expected=len(found.codes[0]),
-                rows=code_rows(domain, found.codes, within, leaning),
+                rows=_weighted(found, found.codes, code_rows(domain, found.codes, within, leaning)),
             )
             tables = replace(
                 tables,
@@ -531,7 +536,10 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         if mechanism.prior is not None:
             used = None if derived is None else derived.raw.prior
             earlier = [prior_table(name, domain, mechanism.prior, used)]
-        return Publication((records, *more, tables, pairs, *earlier))
+        calibrated = []
+        if mechanism.weight is not None and mechanism.weight.totals:
+            calibrated = [_calibration(product, mechanism.weight, derived)]
+        return Publication((records, *more, tables, pairs, *earlier, *calibrated))
 
     def _copies(
         self, product: Planned, records: DataTable, derived: DerivedMicrodata | None
@@ -634,6 +642,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             ],
             "raw_sha256": raw_digest(raw),
             **({"prior_pairs": [named(pair) for pair in raw.prior.pairs]} if raw.prior else {}),
+            **_weight_stated(product.mechanism.weight, product.domain),
         }
 
     def words(self, product: Planned, plan: Plan) -> ReaderWords:
@@ -654,6 +663,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         notes = {"records by marginals": _BY_MARGINALS}
         if product.mechanism.prior is not None:
             notes["an earlier release as prior"] = _PRIOR
+        if weight := product.mechanism.weight:
+            (own,) = _weight_field(weight, product.domain)
+            raked = f", raked to the public totals in `{name}_calibration`" if weight.totals else ""
+            item += f" The column `{own}` is the weight of a record{raked}."
+            notes["survey weights"] = _WEIGHTS
         if copies := product.mechanism.copies:
             item += (
                 f" For intervals of anything else compute it on each of the {copies} sets of "
@@ -688,6 +702,27 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """The columns and the pairs, as they were measured."""
         return part_of(folder, name, stated, resources)
 
+    def tracked(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> Iterator[TrackedFigure]:  # fmt: skip
+        """The shares of every column, as ``statpress query`` answers them."""
+        described_as = {field["name"]: field for field in _fields(name, resources)}
+        paths = {each["path"]: each for each in resources}
+        release = published_marginals(folder, name, stated, paths)
+        asked = Analyses(
+            domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
+        )
+        for place, column in enumerate(release.domain.columns):
+            if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
+                continue
+
+            def read(codes: tuple[int, ...], name: str = column.name) -> Reading:
+                found = asked.share(name, codes, {})
+                return Reading.of(found.value, found.lower, found.upper, found.standard_error)
+
+            yield from tracked_shares([column], [described_as[column.name]], read)
+
 
 _BY_MARGINALS = (
     "**Records by marginals** agree with the source in single columns and in the measured "
@@ -707,6 +742,16 @@ _PRIOR = (
 )
 
 
+_WEIGHTS = (
+    "**Survey weights** are taken as given. The guarantee is for weights that do not depend on the "
+    "confidential values of other records: of weights that were raked, calibrated or adjusted for "
+    "non-response it is not proven. A record was counted by the class of its weight, and counts as "
+    "the value of that class; within a class the weight and everything else are taken as "
+    "unrelated. Weighted figures with intervals come from the noisy tables (`statpress query "
+    "--weight`), by the weights as given. That the records are a sample makes no loss smaller here."
+)
+
+
 _COPIES = (
     "**Copies of records.** Intervals that are computed from one set of synthetic records as if "
     "they were the confidential ones are too short, often by far: they leave out the noise. "
@@ -717,6 +762,98 @@ _COPIES = (
     "themselves, not of a population, leave W out, with M − 1 degrees of freedom. What was not "
     "measured differs between copies as much as it may differ in truth."
 )
+
+
+def _weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple[str, str]]:
+    """The column of a record's weight, as ``described`` takes it; none without a weight."""
+    if weight is None:
+        return {}
+    made = "raked to the public totals" if weight.totals else "the value of its class"
+    words = f"The record's weight, {made}: use it in every analysis."  # a label of Stata's length
+    return {_free_name("weight", domain): ("number", words)}
+
+
+def _weight_stated(weight: SurveyWeight | None, domain: Domain) -> dict[str, Any]:
+    """What ``privacy.json`` says of a weight."""
+    if weight is None:
+        return {}
+    (own,) = _weight_field(weight, domain)
+    facts = {
+        "column": weight.column,
+        "values": class_values(domain, weight.column).tolist(),
+        "records": own,
+        "calibrated": {name: list(totals) for name, totals in weight.totals.items()},
+        "strata": weight.strata,
+        "cluster": weight.cluster,
+    }
+    return {"weight": facts}
+
+
+def _weighted(found: Microdata, codes: Sequence[NDArray[Any]], rows: Rows) -> Rows:
+    """The rows of records with the weight of each, if they have one."""
+    import pyarrow as pa
+
+    if found.weight is None:
+        return rows
+    (own,) = _weight_field(found.weight, found.domain)
+
+    def batches() -> Iterator[list[Any]]:
+        weights, start = found.weights(codes), 0
+        for arrays in rows.batches():
+            stop = start + len(arrays[0])
+            yield [*arrays, pa.array(weights[start:stop])]
+            start = stop
+
+    return Rows(rows.schema.append(pa.field(own, pa.float64(), nullable=False)), batches)
+
+
+_CALIBRATION: Mapping[str, tuple[str, str]] = {
+    "column": ("string", "The column whose totals are public."),
+    "value": ("string", "Its cell; null for the missing one."),
+    "total": ("number", "The public total."),
+    "weighted_records": (
+        "number",
+        "The sum of the weights of the synthetic records: the total, except where no record has "
+        "this cell.",
+    ),
+}
+
+
+def _calibration(
+    product: Planned, weight: SurveyWeight, derived: DerivedMicrodata | None
+) -> DataTable:
+    """The file of public totals with the weighted records beside them."""
+    import pyarrow as pa
+
+    domain = product.domain
+    about = DataTable(
+        stem=f"{product.name}_calibration",
+        fields=described(_CALIBRATION),
+        title="public totals that weights are raked to",
+        most_rows=sum(map(len, weight.totals.values())),
+    )
+    if derived is None:
+        return about
+    found = derived.microdata
+    schema = pa.schema(
+        [(name, pa.string()) for name in ("column", "value")]
+        + [(name, pa.float64()) for name in ("total", "weighted_records")]
+    )
+
+    def batches() -> Iterator[list[Any]]:
+        weights = found.weights(found.codes)
+        for name, totals in weight.totals.items():
+            codes = found.codes[domain.names.index(name)]
+            sums = np.bincount(codes, weights=weights, minlength=len(totals))
+            values = pa.array(labels(domain[name]), pa.string())
+            yield [
+                pa.repeat(pa.scalar(name), len(totals)),
+                values,
+                pa.array(totals),
+                pa.array(sums),
+            ]
+
+    return replace(about, expected=about.most_rows, rows=Rows(schema, batches))
 
 
 def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
@@ -771,7 +908,8 @@ def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[st
 
     domain, copies = derived.microdata.domain, derived.microdata.copies
     spread, blank = within != "middle", "record" in keys
-    schema = schema_of(domain, spread=spread)
+    found = derived.microdata
+    schema = _weighted(found, (), Rows(schema_of(domain, spread=spread), lambda: iter(()))).schema
     if blank:
         schema = pa.schema([each.with_nullable(True) for each in schema])
 
@@ -782,7 +920,7 @@ def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[st
         codes = tuple(copies.sets[number - 1].T)
         public = (lambda: _within(derived.raw, copies.number + number)) if spread else None
         leaning = _tilts(domain, codes) if within == "slope" else None
-        yield from code_rows(domain, codes, public, leaning).batches()
+        yield from _weighted(found, codes, code_rows(domain, codes, public, leaning)).batches()
 
     def batches() -> Iterator[list[Any]]:
         for number in range(0 if blank else 1, copies.number + 1):

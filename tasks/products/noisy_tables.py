@@ -197,10 +197,18 @@ def published_marginals(
     with understood(folder):
         if stated["grid"] != GRID:
             raise ValueError(f"the tables of the product '{name}' are on another grid")
-        described = next(
-            r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}")) is not None
-        )
-        columns = tuple(column_from(field["declared"]) for field in described["schema"]["fields"])
+        if "record" in stated:  # of households with their persons, which no file has
+            declared = stated["record"]
+        else:
+            described = next(
+                r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}")) is not None
+            )
+            declared = [
+                field["declared"]
+                for field in described["schema"]["fields"]
+                if "declared" in field  # and not the weight of a record
+            ]
+        columns = tuple(map(column_from, declared))
         zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
         domain = Domain(columns, zeros, stated["absent_records"])
         if list(domain.names) != stated["columns"]:

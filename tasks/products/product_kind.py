@@ -6,7 +6,7 @@ A kind is imported when it is asked for, so that a plan takes no time over those
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -22,6 +22,7 @@ from statpress.tasks.products.publication import Publication
 
 if TYPE_CHECKING:
     from statpress.tasks.products.published_counts import PublishedProduct
+    from statpress.tasks.products.tracked import TrackedFigure
     from statpress.tasks.products.true_errors import TrueErrors
 
 
@@ -215,6 +216,24 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
         del folder, name, stated, resources
         return None
 
+    def tracked(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> Iterable[TrackedFigure]:  # fmt: skip
+        """The product's figures that a series shows over its periods; by default none.
+
+        Args:
+            folder: A verified bundle.
+            name: Of the product.
+            stated: What ``privacy.json`` says of it.
+            resources: Its files as the data package describes them.
+
+        Raises:
+            ValueError: The bundle's files do not fit each other.
+        """
+        del folder, name, stated, resources
+        return ()
+
     def true_errors(
         self,
         product: PlannedProduct[M],
@@ -274,7 +293,7 @@ def kind_of(product: PlannedProduct[Any]) -> AnyKind:
 
 def kind_named(name: str, mechanism: str) -> AnyKind:
     """The kind of a product by what a privacy statement says of it."""
-    return KINDS[getattr(REGISTRY.get(mechanism), "published_as", name)]
+    return KINDS[getattr(REGISTRY.get(mechanism), "published_as", "") or name]
 
 
 def private_input(

@@ -61,6 +61,8 @@ class DataTable:
         domain: The declared columns, which come first and whose values are checked; None without.
         spread: Whether values lie anywhere within their cells.
         blank: How many rows at the beginning have no values of the domain.
+        keys: The columns that tell rows apart.
+        refers: A column whose values are keys of another table, and the stem of that table.
         instead: By format the table that is written in place of this one; None for none.
         check: Of a written file what else may be wrong, and how often it is.
         expected: The number of rows that was planned; None before anything is drawn.
@@ -75,6 +77,8 @@ class DataTable:
     domain: Domain | None = None
     spread: bool = False
     blank: int = 0
+    keys: tuple[str, ...] = ()
+    refers: tuple[str, str] | None = None
     instead: Mapping[str, DataTable | None] = field(default_factory=dict, repr=False)
     check: Callable[[Path], Mapping[str, int]] = _nothing_else
     expected: int | None = None
@@ -93,8 +97,17 @@ class DataTable:
             **{key: text for key, text in words.items() if text},
             "format": suffix,
             **media_facts(suffix),
-            "schema": {"fields": list(self.fields)},
+            "schema": {"fields": list(self.fields), **self._keys(suffix)},
         }
+
+    def _keys(self, suffix: str) -> dict[str, Any]:
+        """Primary and foreign keys as a table schema has them."""
+        keys: dict[str, Any] = {"primaryKey": list(self.keys)} if self.keys else {}
+        if self.refers is not None:
+            column, stem = self.refers
+            to = {"resource": f"{stem}-{suffix}".lower(), "fields": [column]}
+            keys["foreignKeys"] = [{"fields": [column], "reference": to}]
+        return keys
 
     def write(
         self, path: Path, advance: Progress | None = None, fields: Sequence[Field] | None = None
@@ -251,9 +264,12 @@ class Publication:
         Raises:
             ConfigError: A value does not come back as it was written.
         """
-        table = self.tables[0]
-        if table.domain is None:
-            return
+        own = {each.domain.names: each for each in reversed(self.tables) if each.domain is not None}
+        for table in own.values():
+            self._rehearse(table, folder, publish, where)
+
+    def _rehearse(self, table: DataTable, folder: Path, publish: PublishConfig, where: str) -> None:
+        assert table.domain is not None
         domain = Domain(table.domain.columns)  # every value, in whatever combination
         places = np.arange(min(max(column.size for column in domain.columns), LISTED))
         within = (lambda: np.random.default_rng(0)) if table.spread else None

@@ -38,6 +38,7 @@ from statpress.mechanisms.domain.columns import (
     Integer,
     Numeric,
     Ordinal,
+    Slot,
 )
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
@@ -62,7 +63,7 @@ LISTED_CELLS = 10_000
 """Cells of a column up to which they are listed in full."""
 
 _COLUMNS = MappingProxyType(
-    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
+    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date, Slot)}
 )
 _DATES = ("first", "last")
 
@@ -115,6 +116,8 @@ def _stated(value: Any) -> Any:
     """A declared value, or several, as JSON has them."""
     if isinstance(value, tuple):
         return tuple(map(_stated, value))
+    if isinstance(value, Column):
+        return describe_column(value)
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
@@ -131,7 +134,9 @@ def column_from(description: Mapping[str, Any]) -> Column:
         raise ValueError(f"there is no kind of column '{kind}' in this version")
     read = datetime.date.fromisoformat if kind == Date.kind else None
     for name, value in fields.items():
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, Mapping):  # of a place in a household, the column of persons
+            fields[name] = column_from(value)
+        elif isinstance(value, (list, tuple)):
             fields[name] = tuple(map(read, value)) if read else tuple(value)
         elif read and name in _DATES:
             fields[name] = read(value)
@@ -476,6 +481,7 @@ class EstimatedTable:
         n_records: Public number of records.
         covariance: How the errors vary together.
         unbiased: Whether the estimates are right on average.
+        size_is_public: Whether all possible cells add up to ``n_records`` exactly.
     """
 
     domain: Domain
@@ -487,6 +493,7 @@ class EstimatedTable:
     n_records: int
     covariance: Covariance
     unbiased: bool
+    size_is_public: bool = True
 
     def sums(
         self, names: Sequence[str], *, reaching: bool = False
@@ -502,21 +509,79 @@ class EstimatedTable:
             float64 of the sizes of the columns; None where they are too many to be counted.
         """
         sizes = [self.domain[name].size for name in names]
-        if math.prod(sizes) > MOST_SUMS or (possible := self._possible(names)) is None:
+        if (tally := self._tally(names)) is None:
+            return None
+        if self.covariance.objection:
+            return tally[0].reshape(sizes), None
+        spread = self._errors(tally, reaching=reaching)
+        return tally[0].reshape(sizes), spread.reshape(sizes)
+
+    def shares(self, names: Sequence[str]) -> tuple[Floats, Floats, Floats] | None:
+        """The shares of the cells of some columns, of the records that are missing in none.
+
+        With c the records of a cell, S those not missing, and p = c / S, the error of p is that
+        of (c - p S) / S to first order. S is known but for the missing ones, m, where the number
+        n of all records is public: c - p (n - m) varies as (1 - p) V(c) - p (1 - p) V(m) +
+        p V(c + m). Else S is the sum of its cells, of which c - p S varies as
+        (1 - p) V(c) + p V(S - c) - p (1 - p) V(S).
+
+        Returns:
+            Shares, standard errors and errors for normal intervals, float64 of the sizes of the
+            columns; the errors are NaN where they are not known, and all is NaN in cells where a
+            value is missing. None where the cells are too many to be counted.
+        """
+        sizes = [self.domain[name].size for name in names]
+        if (tally := self._tally(names)) is None:
+            return None
+        kept = np.ones(sizes, dtype=np.bool_)
+        for axis, name in enumerate(names):
+            if (code := self.domain[name].missing_code) is not None:
+                np.moveaxis(kept, axis, 0)[code] = False
+        kept = kept.ravel()
+        total = tally[:, kept].sum(axis=1, keepdims=True)
+        outside = tally[:, ~kept].sum(axis=1, keepdims=True)
+        base = self.n_records - outside[0] if self.size_is_public else total[0]
+        with np.errstate(all="ignore"):
+            shares = np.where(kept & (base > 0), tally[0] / base, np.nan)
+        unknown = np.full(len(shares), np.nan)
+        if self.covariance.objection or not self.unbiased:
+            return shares.reshape(sizes), unknown.reshape(sizes), unknown.reshape(sizes)
+        p, own = shares, self._variances(tally)
+        if not self.size_is_public:
+            rest, whole = self._variances(total - tally), self._variances(total)
+            variances = (1 - p) * own + p * rest - p * (1 - p) * whole
+        elif kept.all():
+            variances = own
+        else:
+            with_outside, apart = self._variances(tally + outside), self._variances(outside)
+            variances = (1 - p) * own - p * (1 - p) * apart + p * with_outside
+        errors = np.sqrt(np.maximum(variances, 0.0))
+        reaches = errors + self._errors(tally, reaching=True) - np.sqrt(own)
+        errors, reaches = errors / base, reaches / base
+        return shares.reshape(sizes), errors.reshape(sizes), reaches.reshape(sizes)
+
+    def _tally(self, names: Sequence[str]) -> Floats | None:
+        """Of each combination of values its estimate, sum of squared errors and possible cells.
+
+        float64[3, product of sizes]; None where they are too many to be counted.
+        """
+        length = math.prod(self.domain[name].size for name in names)
+        if length > MOST_SUMS or (possible := self._possible(names)) is None:
             return None
         groups = _groups(self.domain, self.cells, names)
         listed, estimates, variances = (
-            np.bincount(groups, weights, minlength=math.prod(sizes)).astype(np.float64)
+            np.bincount(groups, weights, minlength=length).astype(np.float64)
             for weights in (None, self.estimates, self.errors**2)
         )
-        found = estimates + (possible - listed) * self.unlisted
-        if self.covariance.objection:
-            return found.reshape(sizes), None
+        return np.stack([estimates + (possible - listed) * self.unlisted, variances, possible])
+
+    def _variances(self, tally: Floats) -> Floats:
+        return self.covariance.variances_of_sums(*tally)
+
+    def _errors(self, tally: Floats, *, reaching: bool) -> Floats:
         if reaching:
-            spread = self.covariance.errors_of_sums(found, variances, possible)
-        else:
-            spread = np.sqrt(self.covariance.variances_of_sums(found, variances, possible))
-        return found.reshape(sizes), spread.reshape(sizes)
+            return self.covariance.errors_of_sums(*tally)
+        return np.asarray(np.sqrt(self._variances(tally)))
 
     @property
     def reaches(self) -> Floats:
@@ -568,6 +633,7 @@ def read_table(
         n_records=n_records,
         covariance=mechanism.covariance(n_records=n_records, n_cells=n_cells),
         unbiased=stated["unbiased"],
+        size_is_public="estimated_records" not in stated and not domain.absent,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import ADVICE, Plan, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED, REVIEWED, seal_and_sign
 from statpress.tasks.catalogues.data_package import (
@@ -74,7 +75,7 @@ def write_bundle(
     """Write everything but the manifest into the folder under construction."""
     (run.building / "data").mkdir()
     publish = release.config.publish
-    words = codebook(release.config.domain, release.domain)
+    words = codebook(release.config.columns, Domain(release.domain.declared))
     for product in plan.products:
         files = kind_of(product).publication(product, products.derived[product.name])
         files.write(run.building, publish, run.advance, words)

@@ -228,10 +228,10 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
     if plan.privacy.adjacency is Adjacency.ADD_REMOVE:
         size = how_many(plan.privacy.n_units, plan.privacy.n_records, Size.ROUGH)
         found.append(
-            f"The size is private, and the plan for {size}. Neither the guarantee nor the noise of"
-            " a count depends on that number. Should there be a third fewer, errors of shares are"
-            " half as large again as stated; the number of synthetic records is that of the noisy"
-            " counts."
+            f"The size is private, and the plan for {size}. However many there are, the guarantee"
+            " and the noise of counts are as planned. Should there be a third fewer, errors of"
+            " shares are half as large again as stated, and with half as many more a third smaller."
+            " The number of synthetic records is that of the noisy counts."
         )
     return found + disclosures(plan)
 

@@ -33,7 +33,7 @@ from statpress.mechanisms.domain.column import Column
 from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
-from statpress.mechanisms.marginals.linear_moments import ONE, CellFunction, moments
+from statpress.mechanisms.marginals.linear_moments import ONE, CellFunction
 from statpress.mechanisms.marginals.target_tables import Floats
 
 CLEAR = 5.0
@@ -201,7 +201,7 @@ def _outcome(name: str, analyses: Analyses, notes: list[str]) -> CellFunction:
     values, there = analyses.amounts(name)
     if there.values.all():
         return values
-    some, everyone = moments(analyses.residuals, [there, ONE]).values
+    some, everyone = analyses.sums([there, ONE]).values
     share = min(max(some / everyone, 0.01), 1.0)
     mean = analyses.mean(name, {}).value
     notes.append(
@@ -212,11 +212,17 @@ def _outcome(name: str, analyses: Analyses, notes: list[str]) -> CellFunction:
     return analyses.function(name, np.where(there.values > 0, weighted, mean))
 
 
-def fitted(formula: str, records: Any) -> tuple[Any, Any]:
+def fitted(formula: str, records: Any, weight: str | None = None) -> tuple[Any, Any]:
     """Least squares on a frame of records, as if they were real; rows with nulls are left out.
 
+    Args:
+        formula: With an outcome, a tilde, and terms.
+        records: Their frame.
+        weight: The column of their weights, if they count by them.
+
     Returns:
-        Coefficients and their variances for errors of one variance, each a Series by name.
+        Coefficients and their variances, each a Series by name: for errors of one variance, of
+        weighted records by linearisation (Binder 1983, doi 10.2307/1402588).
 
     Raises:
         QueryError: The formula is not understood, or its terms cannot be told apart.
@@ -233,14 +239,22 @@ def fitted(formula: str, records: Any) -> tuple[Any, Any]:
             raise QueryError(f"'{formula}' needs one outcome, before a tilde.", where="formula")
         y, x = np.asarray(left, dtype=np.float64)[:, 0], np.asarray(right, dtype=np.float64)
     freedom = len(y) - x.shape[1]
+    w = np.ones(len(y))
+    if weight is not None:
+        w = frame.loc[right.index, weight].to_numpy(dtype=np.float64)
     if freedom < 1 or np.linalg.matrix_rank(x) < x.shape[1]:
         raise QueryError(
             f"The terms of '{formula}' cannot be told apart in a copy.",
             where="formula",
             next_step="Leave out terms that follow from others, or that few records have.",
         )
-    inverse = np.linalg.inv(x.T @ x)
-    coefficients = inverse @ (x.T @ y)
-    variance = float(((y - x @ coefficients) ** 2).sum()) / freedom
+    inverse = np.linalg.inv((w[:, None] * x).T @ x)
+    coefficients = inverse @ (x.T @ (w * y))
+    left_over = y - x @ coefficients
     names = list(right.columns)
-    return pd.Series(coefficients, names), pd.Series(variance * np.diag(inverse), names)
+    if weight is None:
+        variance = float((left_over**2).sum()) / freedom
+        return pd.Series(coefficients, names), pd.Series(variance * np.diag(inverse), names)
+    parts = (w * left_over)[:, None] * x @ inverse
+    spread = (parts**2).sum(axis=0) * len(y) / freedom
+    return pd.Series(coefficients, names), pd.Series(spread, names)

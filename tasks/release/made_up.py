@@ -52,6 +52,12 @@ def make_up(release: Release, folder: Path) -> FileSource:
     """
     import pyarrow.parquet as pq
 
+    if release.config.linked is not None:
+        raise ConfigError(
+            "Households and persons cannot be made up.",
+            where=release.document.where(("tables",)),
+            next_step="Plan the release with 'statpress plan', and run it.",
+        )
     units, privacy = units_of(release), release.privacy
     _check_apart(release, units)
     rng = np.random.default_rng(0)  # known, as all of it is public
@@ -96,7 +102,7 @@ def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
     for place, column in enumerate(columns):
         if column.missing_code is None:
             continue
-        most = limits(column, release.config.checks.get(column.name)).missing
+        most = limits(column, release.config.limits).missing
         chosen = np.flatnonzero(rng.random(size) < 1 / column.size)[: math.floor(most * size)]
         nulled = kept[chosen]
         nulled[:, place] = column.missing_code

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
+from statpress.mechanisms.marginals.copied_analyses import Copy
 from statpress.tasks.bundle.formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
@@ -123,8 +124,9 @@ class Release:
     """A published bundle; see ``statpress.open``.
 
     Methods that estimate take ``where``, values by column, ``by``, columns whose cells are told
-    apart, and ``of``: ``"records"`` for the records that were counted, or ``"population"`` if
-    these are a random sample of one. Values are written as in the files, ``"missing"`` for nulls.
+    apart, ``of``: ``"records"`` for the records that were counted, or ``"population"`` if
+    these are a random sample of one, and ``weight``: whether records count by their survey weight,
+    where they have one. Values are written as in the files, ``"missing"`` for nulls.
 
     Attributes:
         where: The folder, zip file or address.
@@ -158,9 +160,14 @@ class Release:
             [codes_of(each, frame[each.name]) for each in measured.domain.columns]
         )
         number = frame[frame.columns[-1]].to_numpy()
-        return Copied(
-            **vars(measured), copies=tuple(codes[number == each] for each in np.unique(number))
-        )
+        weights = None
+        if "weight" in measured.stated:
+            weights = frame[measured.weight["records"]].to_numpy(np.float64)
+        copies = [
+            Copy(codes[own], None if weights is None else weights[own])
+            for own in (number == each for each in np.unique(number))
+        ]
+        return Copied(**vars(measured), copies=tuple(copies))
 
     @property
     def on_copies(self) -> Release:
@@ -273,6 +280,28 @@ class Release:
         name = self._named(product)[0]
         return _frame(*self._table_of(name), as_)
 
+    def households(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+        """The synthetic households of linked records, with a key that their persons have too.
+
+        Args:
+            product: Which linked records; by default the only ones.
+            as_: As of ``microdata``.
+
+        Raises:
+            QueryError: There are none of this name.
+            DependencyError: Polars is not installed.
+        """
+        name = self._named(product, "linked")[0]
+        return _frame(*self._table_of(f"{name}_households"), as_)
+
+    def persons(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+        """The synthetic persons of linked records, in the order of their households.
+
+        Takes and raises what ``households`` does.
+        """
+        name = self._named(product, "linked")[0]
+        return _frame(*self._table_of(f"{name}_persons"), as_)
+
     def copies(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
         """All copies of the synthetic records, with the number of each in the last column.
 
@@ -376,17 +405,18 @@ class Release:
             }
         )
 
-    def _named(self, product: str | None) -> tuple[str, Mapping[str, Any]]:
-        """The name of microdata and what the privacy statement has of them."""
+    def _named(self, product: str | None, kind: str = "microdata") -> tuple[str, Mapping[str, Any]]:
+        """The name of a product of a kind and what the privacy statement has of it."""
         stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))
         products = stated["products"].items()
-        known = {name: each for name, each in products if each.get("kind") == "microdata"}
+        known = {name: each for name, each in products if each.get("kind") == kind}
         product = product or self._product or (next(iter(known)) if len(known) == 1 else "")
         if product not in known:
             raise QueryError(
-                f"It is not clear which microdata: {', '.join(known) or 'there are none'}.",
+                f"It is not clear which product of kind '{kind}': "
+                f"{', '.join(known) or 'there are none'}.",
                 where=self.where,
-                next_step=nearest(product, list(known)) + "Name a product of kind microdata.",
+                next_step=nearest(product, list(known)) + f"Name a product of kind {kind}.",
             )
         return product, known[product]
 
@@ -407,14 +437,19 @@ class Release:
         return frame.assign(measured=[group in measured.residuals.values for group in groups])
 
     def table(
-        self, *by: str, where: Where | None = None, of: Of = "records", confidence: float = 0.95
+        self,
+        *by: str,
+        where: Where | None = None,
+        of: Of = "records",
+        confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """Counts of all cells of some columns, or of the records that meet conditions.
 
         >>> release.table("happy").frame()["estimate"].round().tolist()
         [2076.0, 9788.0, 5273.0]
         """
-        return self._ask("count", (), by, where, of, confidence)
+        return self._ask("count", (), by, where, of, confidence, weight=weight)
 
     def mean(
         self,
@@ -424,13 +459,14 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The mean of a column of numbers.
 
         >>> round(release.mean("educ").value, 2)
         13.37
         """
-        return self._ask("mean", (column,), by, where, of, confidence)
+        return self._ask("mean", (column,), by, where, of, confidence, weight=weight)
 
     def total(
         self,
@@ -440,13 +476,14 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The sum of a column of numbers.
 
         >>> round(release.total("tvhours").value)
         35623
         """
-        return self._ask("total", (column,), by, where, of, confidence)
+        return self._ask("total", (column,), by, where, of, confidence, weight=weight)
 
     def share(
         self,
@@ -456,13 +493,14 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The share of every value of a column, of the records that are not missing there.
 
         >>> release.share("happy", where={"female": 1}).frame()["estimate"].round(3).tolist()
         [0.127, 0.567, 0.306]
         """
-        return self._ask("share", (column,), by, where, of, confidence)
+        return self._ask("share", (column,), by, where, of, confidence, weight=weight)
 
     def quantile(
         self,
@@ -473,6 +511,7 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The value below which a share of the numbers of a column lies.
 
@@ -481,7 +520,9 @@ class Release:
         >>> round(release.quantile("tvhours", 0.9).value, 2)
         5.56
         """
-        return self._ask("quantile", (column,), by, where, of, confidence, share=share)
+        return self._ask(
+            "quantile", (column,), by, where, of, confidence, share=share, weight=weight
+        )
 
     def median(
         self,
@@ -491,13 +532,16 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The median of a column of numbers; see ``quantile``.
 
         >>> round(release.median("tvhours").value, 2)
         2.0
         """
-        return self.quantile(column, 0.5, by=by, where=where, of=of, confidence=confidence)
+        return self.quantile(
+            column, 0.5, by=by, where=where, of=of, confidence=confidence, weight=weight
+        )
 
     def difference(
         self,
@@ -509,6 +553,7 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The mean of a column among each value of another, less that among one of them.
 
@@ -527,10 +572,19 @@ class Release:
             where: Conditions that all records meet.
             of: Whose means or shares.
             confidence: Of each interval; its ``p_value`` is of equal means.
+            weight: Whether records count by their survey weight.
         """
         those = tuple(map(str, [values] if isinstance(values, Values) else values))
         return self._ask(
-            "difference", (column,), by, where, of, confidence, base=base, values=those
+            "difference",
+            (column,),
+            by,
+            where,
+            of,
+            confidence,
+            weight=weight,
+            base=base,
+            values=those,
         )
 
     def correlation(
@@ -542,15 +596,23 @@ class Release:
         where: Where | None = None,
         of: Of = "records",
         confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """The correlation of two columns of numbers.
 
         >>> round(release.correlation("educ", "prestige").value, 2)
         0.52
         """
-        return self._ask("correlation", (one, other), by, where, of, confidence)
+        return self._ask("correlation", (one, other), by, where, of, confidence, weight=weight)
 
-    def regress(self, formula: str, *, of: Of = "records", confidence: float = 0.95) -> Estimates:
+    def regress(
+        self,
+        formula: str,
+        *,
+        of: Of = "records",
+        confidence: float = 0.95,
+        weight: bool = False,
+    ) -> Estimates:
         """Least squares, as ``"prestige ~ educ + C(region) + female"``.
 
         >>> release.regress("prestige ~ educ").frame()["estimate"].round(1).tolist()
@@ -563,17 +625,27 @@ class Release:
                 columns were measured together. On copies they are assumed, and records with a
                 missing value are left out.
             confidence: Of each interval.
+            weight: Whether records count by their survey weight. Then errors need not have one
+                variance on copies.
         """
         if self._earlier is not None:
             named = [name for name in self._measured.domain.names if name in formula]
-            before = self._before(named).regress(formula, of=of, confidence=confidence)
-            now = self._like(copied=self._copied).regress(formula, of=of, confidence=confidence)
+            before = self._before(named).regress(
+                formula, of=of, confidence=confidence, weight=weight
+            )
+            now = self._like(copied=self._copied).regress(
+                formula, of=of, confidence=confidence, weight=weight
+            )
             return Estimates(change_of(before.facts, now.facts))
         if self._copied:
-            fit = functools.partial(fitted, formula)
+            by = self._measured.weight if weight else None
+            fit = functools.partial(fitted, formula, weight=None if by is None else by["records"])
             made = self.combine(fit, product=self._product, of=of, confidence=confidence)
-            return Estimates({**made.facts, "statistic_of": [formula]})
-        question = Question(conditions={}, confidence=confidence, population=of == "population")
+            weighted = {} if by is None else {"weighted_by": by["column"]}
+            return Estimates({**made.facts, "statistic_of": [formula], **weighted})
+        question = Question(
+            conditions={}, confidence=confidence, population=of == "population", weight=weight
+        )
         return Estimates(regress(self._measured, formula, question))
 
     def _ask(

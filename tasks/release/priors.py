@@ -14,7 +14,7 @@ from typing import Any
 from statpress.configs.loading import Release
 from statpress.mechanisms.errors import ConfigError, StatpressError
 from statpress.mechanisms.marginals.denoising import Model
-from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
@@ -82,7 +82,7 @@ def _earlier(
     home: Home | None = None,
 ) -> tuple[NoisyMarginals, str] | None:
     """What the bundle that a product names holds, and its seal; None if it names none."""
-    if not isinstance(product.mechanism, Marginals):
+    if not isinstance(product.request.knobs, MarginalsKnobs):
         return None
     named = product.request.knobs.prior
     series = release.config.series

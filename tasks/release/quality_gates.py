@@ -27,6 +27,7 @@ import numpy as np
 from statpress.configs.checks import FATES, Fate, compared, limits
 from statpress.configs.loading import Release
 from statpress.configs.release_config import next_limit
+from statpress.configs.tables import key_faults
 from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import (
@@ -154,6 +155,8 @@ def check_source(
     figures, expectations = _size(release, profile)
     figures |= {_IMPOSSIBLE: profile.n_impossible}
     expectations.append(Between(_IMPOSSIBLE, 0, 0))
+    figures |= profile.keys
+    expectations += [Between(fault, 0, 0) for fault in key_faults(release.config.linked)]
     advice: dict[tuple[str, Fate], str] = {}
     refused: dict[tuple[str, Fate], str] = {}
     for name, fate, count, share in fates(release, profile):
@@ -239,10 +242,12 @@ def check_noisily(
     n_records = release.privacy.n_records
     most = {
         f"{fate} {name}": _floor(share * n_records)
-        for name, fate, share in compared(release.domain, release.config.checks)
+        for name, fate, share in compared(release.domain, release.config.limits)
     }
-    if release.domain.zeros:
+    if release.domain.patterns:
         exact[_IMPOSSIBLE], most[_IMPOSSIBLE] = profile.n_impossible, 0
+    exact |= profile.keys
+    most |= dict.fromkeys(key_faults(release.config.linked), 0)
     noisy = checks.release(np.array([exact[figure] for figure in most], np.int64), noise)
     figures = dict(zip(most, noisy.tolist(), strict=True))
     expectations = [Between(name, most=most[name] + checks.margin) for name in most]
@@ -270,7 +275,7 @@ def fates(
         may have it, None if that is not limited.
     """
     for column in profile.columns:
-        most = limits(release.domain[column.name], release.config.checks.get(column.name))
+        most = limits(release.domain[column.name], release.config.limits)
         for fate in FATES:
             yield column.name, fate, getattr(column, _COUNTED[fate]), getattr(most, fate)
 

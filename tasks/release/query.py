@@ -22,11 +22,13 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
-from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.linear_moments import Interval
+from statpress.mechanisms.marginals.linked import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.weights import Weights
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
@@ -72,6 +74,7 @@ class Question:
         confidence: Of the intervals.
         population: Whether the privacy units are a random sample of the population that is asked
             for. Counts are then the expected number of records of as many units.
+        weight: Whether records count by their survey weight.
     """
 
     columns: tuple[str, ...] = ()
@@ -84,6 +87,7 @@ class Question:
     product: str | None = None
     confidence: float = 0.95
     population: bool = False
+    weight: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +130,39 @@ class Measured:
             residuals=self.residuals,
             sample=sample,
             confidence=question.confidence,
+            weights=self._weights() if question.weight else None,
+        )
+
+    @property
+    def weight(self) -> Mapping[str, Any]:
+        """What ``privacy.json`` says of the survey weight.
+
+        Raises:
+            QueryError: The records have none.
+        """
+        if "weight" not in self.stated:
+            raise QueryError(
+                f"The records of '{self.name}' have no survey weight.",
+                where=str(self.folder),
+                next_step="Ask without weights; a config declares them in its section 'weight'.",
+            )
+        stated: Mapping[str, Any] = self.stated["weight"]
+        return stated
+
+    def _weights(self) -> Weights:
+        stated, names = self.weight, self.domain.names
+
+        def place(name: str | None) -> int | None:
+            return None if name is None else names.index(name)
+
+        calibrated = [sum(totals) for totals in stated["calibrated"].values()]
+        return Weights(
+            residuals=self.residuals,
+            column=names.index(stated["column"]),
+            values=np.array(stated["values"]),
+            strata=place(stated["strata"]),
+            cluster=place(stated["cluster"]),
+            total=calibrated[0] if calibrated else None,
         )
 
     @property
@@ -154,7 +191,7 @@ class Measured:
         return list(codes)
 
     @contextmanager
-    def told(self, names: Iterable[str]) -> Iterator[None]:
+    def told(self, names: Sequence[str], *, weighted: bool = False) -> Iterator[None]:
         """Say of which columns a question failed since they were not measured together."""
         try:
             yield
@@ -163,6 +200,15 @@ class Measured:
             pairs = [p for p in itertools.combinations(places, 2) if p not in self.residuals.values]
             words = [" and ".join(self.domain.names[c] for c in pair) for pair in pairs]
             error.where = "; ".join(words[:5]) or ", ".join(self.domain.names[c] for c in places)
+            weight = self.stated["weight"]["column"] if weighted else ""
+            if weight and not pairs and weight not in names:
+                listed = ", ".join(dict.fromkeys((*names, weight)))
+                error.where = listed
+                error.next_step = (
+                    "Weighted figures of several columns need their table with the weight: ask the "
+                    f"copies, or name {{columns: [{listed}]}} under 'groups' in another release."
+                )
+                raise
             error.next_step = (
                 f"Ask about columns that were measured together: see {self.listing}. Another "
                 "release measures those that its config names under 'pairs' or 'groups'."
@@ -175,6 +221,7 @@ class Measured:
         return {
             "confidence": question.confidence,
             "of": "a population" if question.population else "these records",
+            **({"weighted_by": self.weight["column"]} if question.weight else {}),
             **standing(self.stated, asdict(sample) if sample else None),
         }
 
@@ -184,19 +231,22 @@ class Copied(Measured):
     """The same product, which answers by its copies.
 
     Attributes:
-        copies: Codes int64[n, d] of each.
+        copies: The records of each, with their weights if they have any.
     """
 
-    copies: tuple[NDArray[np.int64], ...]
+    copies: tuple[Copy, ...]
 
     def analyses(self, question: Question) -> Analyses:
         own = super().analyses(question)
         n_records = self.n_records or self.residuals.present(None)
         scale = 1.0 if self.domain.absent else n_records / len(self.copies[0])
         fields = {name: getattr(own, name) for name in ("domain", "residuals", "sample")}
-        return CopiedAnalyses(
-            **fields, confidence=question.confidence, copies=self.copies, scale=scale
-        )
+        copies = self.copies
+        if question.weight:
+            fields["weights"] = own.weights
+        else:
+            copies = tuple(Copy(each.codes) for each in copies)
+        return CopiedAnalyses(**fields, confidence=question.confidence, copies=copies, scale=scale)
 
     def facts(self, question: Question) -> dict[str, Any]:
         return super().facts(question) | {"on_copies": True}
@@ -263,7 +313,7 @@ class MeasuredPlaces(Measured):
         return [code for code in codes if inside[code]]
 
     @contextmanager
-    def told(self, names: Iterable[str]) -> Iterator[None]:
+    def told(self, names: Sequence[str], *, weighted: bool = False) -> Iterator[None]:
         try:
             yield
         except NotMeasuredError as error:
@@ -296,6 +346,9 @@ def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
     return np.asarray(np.array([code(each) for each in uniques], dtype=np.int64)[places])
 
 
+_ABLE = (Marginals.name, LinkedMarginals.name, PlaceTables.name)
+
+
 def opened(folder: Path, product: str | None = None, *, verified: bool = False) -> Measured:
     """A product of a bundle that answers questions.
 
@@ -314,11 +367,7 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
-        able = [
-            name
-            for name, facts in stated.items()
-            if facts["mechanism"] in (Marginals.name, PlaceTables.name)
-        ]
+        able = [name for name, facts in stated.items() if facts["mechanism"] in _ABLE]
     name = _chosen(product, able, folder)
     if stated[name]["mechanism"] == PlaceTables.name:
         places = published_places(folder, name, stated[name], package["resources"])
@@ -383,10 +432,11 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         )
     of_counts, sample = question.statistic == "count", analyses.sample
     cells = []
-    with measured.told(names):
+    with measured.told(names, weighted=question.weight):
         for values, figure in _figures(domain, analyses, question, allowed, every):
             share = {}
-            if of_counts and sample is not None and not sample.absent and figure.by != "Rubin":
+            exact = of_counts and figure.by == "binomial"
+            if exact and sample is not None and not sample.absent:
                 assert measured.n_records is not None
                 ends = {"share": figure.value, "share_lower": figure.lower}
                 ends |= {"share_upper": figure.upper}
@@ -466,7 +516,7 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
     """
     analyses = measured.analyses(question)
     terms = regressors_of(formula, analyses, measured.column)
-    with measured.told(terms.columns):
+    with measured.told(terms.columns, weighted=question.weight):
         figures = analyses.regression(terms.outcome, list(terms.regressors.values()))
     cells = [
         {"values": {"term": name}, **stated_interval(figure, "coefficient")}
@@ -497,6 +547,7 @@ def stated_interval(figure: Interval, statistic: str) -> dict[str, Any]:
         "upper": figure.upper,
         **({"p_value": figure.p_value} if statistic in TESTED else {}),
         **({"method": figure.by} if statistic != "count" else {}),
+        **({"sampling": figure.sampling} if figure.sampling else {}),
     }
 
 

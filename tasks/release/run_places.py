@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from statpress.configs.loading import Release
 from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableError, SigningKeyError
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.ledger.accounts import Account, Charge, Status
-from statpress.tasks.ledger.entries import Entry, check_field
+from statpress.tasks.ledger.entries import Entry, Loss, check_field
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned, sync
 from statpress.tasks.private_zone.run_context import Gatekeeper, RunContext
 from statpress.tasks.products.product_kind import kind_of
@@ -404,9 +405,35 @@ def design_in_words(account: Account) -> str:
     periods = account.by_period.periods
     text = f"Design '{account.design}': {account.panel.words}. The limit is one person's."
     if not periods:
-        return f"{text} No period was charged yet."
+        first = "" if account.panel.design.by else " The first charge decides how long a period is."
+        return f"{text} No period was charged yet.{first}"
     one = "1 period was" if len(periods) == 1 else f"{len(periods):,} periods were"
     return f"{text} {one} charged, {min(periods)} to {max(periods)}."
+
+
+LOOKED_AHEAD = 24
+"""So many periods are looked at for how long a budget lasts."""
+
+
+def left_in_words(account: Account) -> str:
+    """For how long the budget lasts, each period charged as the last one was; else nothing."""
+    last = account.last_of_a_period
+    if last is None or account.next_period is None:
+        return ""
+    return lasting_in_words(account, last.loss, account.next_period, f", as {last.period} was")
+
+
+def lasting_in_words(account: Account, loss: Loss, first: str, like: str = "") -> str:
+    """For how long the budget lasts from a period on, if each is charged a loss."""
+    begin = SeriesPeriod.read(first)
+    number = account.lasts(loss, first, LOOKED_AHEAD)
+    until = SeriesPeriod.at(begin.number + number - 1, begin.by)
+    cost = f"{loss.within(account.limit.amounts)}{like}"
+    if not number:
+        return f"The budget does not last for {first}, if that is charged {cost}."
+    if number == LOOKED_AHEAD:
+        return f"The budget lasts to {until} at least, if every period is charged {cost}."
+    return f"The budget lasts to {until} and no longer, if every period is charged {cost}."
 
 
 def beginning(

@@ -27,7 +27,7 @@ from statpress.configs.loading import Release, load_order
 from statpress.configs.order import Order
 from statpress.configs.series import stated_series
 from statpress.configs.yaml_text import parse
-from statpress.mechanisms.errors import PeriodError, SourceNotFoundError
+from statpress.mechanisms.errors import PeriodError, SourceNotFoundError, StatpressError
 from statpress.mechanisms.periods import SeriesPeriod, due_periods
 from statpress.tasks.bundle.manifest import CONFIG, MANIFEST_NAME
 from statpress.tasks.ledger.accounts import State, Status
@@ -35,6 +35,7 @@ from statpress.tasks.ledger.entries import Loss, canonical_json
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home, at_work
+from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.release.run_places import Outcome, done_before
 from statpress.tasks.source.aggregates import source_of
@@ -213,6 +214,12 @@ class Calendar:
         return cls(series.name, standings, following, following.due_on(lag))
 
     @property
+    def first_open(self) -> SeriesPeriod:
+        """The first period that is not released, due or not."""
+        open_ = (period for period, found in self.due.items() if found.stage is Stage.OPEN)
+        return next(open_, self.following)
+
+    @property
     def next_words(self) -> str:
         """What comes once all that is due is released."""
         return f"nothing else is due before {self.day}, when {self.following} is"
@@ -292,7 +299,8 @@ def _left_words(period: SeriesPeriod, found: Standing) -> str:
     option = " --again" if found.stage is Stage.LOST else ""
     return (
         f"{period} was {found.stage} (run {found.last}), and no schedule tries it again. "
-        f"Once you know why: 'statpress run CONFIG --period {period}{option}'."
+        f"Once you know why: 'statpress run CONFIG --period {period}{option}', or the deployment "
+        "'release-on-demand' with these as its parameters."
     )
 
 
@@ -343,25 +351,92 @@ def newest_before(release: Release, *, seeded: bool) -> Path | None:
     return max(found)[2] if found else None
 
 
+def folder_of_series(bundle: Path) -> Path | None:
+    """The folder of the series that a published bundle is of, and lies in; None without one."""
+    with suppress(OSError, ValueError):
+        series = stated_series(parse((bundle / CONFIG).read_text(encoding="utf-8"), CONFIG).value)
+        folder, period = bundle.parent.parent, bundle.parent.name
+        named = series is not None and (series.name, str(series.of)) == (folder.name, period)
+        if named and _manifest(bundle).get("publishable"):
+            return folder
+    return None
+
+
 def point_latest(bundle: Path) -> None:
     """Have ``latest`` beside the periods of a series lead to a bundle, unless to a later period's.
 
     Of a bundle that is not of a series, and where the file system has no links, nothing happens:
     the bundle is published, and whatever is done here cannot change that.
     """
+    folder, period = folder_of_series(bundle), bundle.parent.name
+    if folder is None:
+        return
     with suppress(OSError, ValueError):
-        values = parse((bundle / CONFIG).read_text(encoding="utf-8"), CONFIG).value
-        series = stated_series(values)
-        if series is None or series.of is None or bundle.parent.name != str(series.of):
-            return
-        folder, link = bundle.parent.parent, bundle.parent.parent / LATEST
-        if not _manifest(bundle).get("publishable"):
-            return
+        link = folder / LATEST
         if os.path.islink(link):
-            known = SeriesPeriod.parse(Path(os.readlink(link)).parts[0], series.period.by)
-            if known > series.of:
+            known = SeriesPeriod.read(Path(os.readlink(link)).parts[0])
+            if known.start > SeriesPeriod.read(period).start:
                 return
         fresh = folder / f".{LATEST}-{os.getpid()}"
         fresh.unlink(missing_ok=True)
-        fresh.symlink_to(Path(str(series.of)) / bundle.name, target_is_directory=True)
+        fresh.symlink_to(Path(period) / bundle.name, target_is_directory=True)
         os.replace(fresh, link)
+
+
+_NOT_REFRESHED = (
+    "The release is published, and the page of its series is as it was: {} "
+    "Then 'statpress series CONFIG' makes it anew."
+)
+
+
+def refresh_page(context: RunContext, bundle: Path, *, told_to_end: bool = False) -> bool:
+    """Make the page of the series of a published bundle anew; the bundle stands, whatever happens.
+
+    Args:
+        context: The run that published it.
+        bundle: Its folder; of one that is not of a series nothing happens.
+        told_to_end: Whether the run was told to end; then the page stays as it is.
+
+    Returns:
+        Whether the run was told to end, before or meanwhile.
+    """
+    folder = folder_of_series(bundle)
+    if folder is None:
+        return told_to_end
+    flaw = ""
+    try:
+        if not told_to_end:
+            _refresh(context, folder)
+            return False
+    except BaseException as error:  # of a step: it has nothing private
+        told_to_end = is_interruption(error)
+        if not told_to_end and not isinstance(error, StatpressError):
+            raise
+        flaw = getattr(error, "what", "")
+    said = "the run was told to end." if told_to_end else flaw
+    context.notify(_NOT_REFRESHED.format(said))
+    context.deliver_notices()
+    return told_to_end
+
+
+@step("refresh the page of the series")
+def _refresh(context: RunContext, folder: Path) -> None:
+    """Read the bundles of the series, and nothing else."""
+    from statpress.tasks.report.series_page import write_series
+
+    del context
+    write_series(folder)
+
+
+def page_flaw(bundle: Path) -> str:
+    """Make the page anew outside of a run; why it could not be, empty if it was."""
+    from statpress.tasks.report.series_page import write_series
+
+    folder = folder_of_series(bundle)
+    try:
+        if folder is not None:
+            write_series(folder)
+    except Exception as error:
+        what = error.what if isinstance(error, StatpressError) else f"{type(error).__name__}."
+        return _NOT_REFRESHED.format(what)
+    return ""

@@ -17,7 +17,7 @@ from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.panel_design import Panel
-from statpress.mechanisms.domain.domain import Adjacency, Size, Unit
+from statpress.mechanisms.domain.domain import Adjacency, Size
 from statpress.mechanisms.mechanism import PROOF
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
@@ -87,7 +87,8 @@ def not_covered(
         rehearsal=rehearsal,
         zeros=release.domain.zeros,
         curator=release.config.curator.report,
-        column="" if unit == Unit.RECORD else unit.removeprefix("column "),
+        weight="" if release.config.weight is None else release.config.weight.column,
+        column=unit.removeprefix("column ") if unit.startswith("column ") else "",
         privacy=plan.privacy,
     )
     return text.strip().split("\n\n")

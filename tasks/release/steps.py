@@ -73,7 +73,7 @@ from statpress.tasks.source.aggregates import first_of, size_of, source_of, unit
 from statpress.tasks.source.engine import reader_named
 from statpress.tasks.source.scanning import Scan, counted_of, kept_profile, scan_of
 
-_OF_READING = ("source", "privacy", "structural_zeros")
+_OF_READING = ("source", "privacy", "structural_zeros", "tables", "rules")
 _OF_PLACE = ("path", "version", "endpoint", "region", "credentials", "table", "master", "remote")
 
 
@@ -196,7 +196,8 @@ def take_size(context: RunContext, release: Release) -> Release:
             next_step="Declare the size in the config, or register an account with "
             "'--n-records from_source'.",
         )
-    check_source(state, dataset, source_name(release))
+    for name in source_names(release):
+        check_source(state, dataset, name)
     with noting_refusals(context, release), claims() as claim:
         _begin_to_look(context, release, exact=True)
         context.looked = release.config.gate is None
@@ -251,7 +252,8 @@ def check_budget(
     for text in beginning(account, charged, functools.partial(at_work, home)):
         context.notify(text)
     check_run(state, body)
-    check_source(state, body["dataset"], source_name(release))
+    for name in source_names(release):
+        check_source(state, body["dataset"], name)
     if drew:
         raise drawn_before(run_id)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
@@ -264,15 +266,18 @@ def check_budget(
     return reviewed, None
 
 
-def source_name(release: Release) -> str:
-    """What accounts call the source of a config (``tasks.ledger.sources``)."""
+def source_names(release: Release) -> tuple[str, ...]:
+    """What accounts call the sources of a config (``tasks.ledger.sources``), households' first."""
     from statpress.tasks.ledger.sources import of_path, of_table
 
-    declared = release.config.source
-    path, table = (getattr(declared, name, None) for name in ("path", "table"))
-    if path is None:
-        return of_table(declared.engine, table or "")
-    return of_path(path, str(release.folder))
+    names = []
+    for declared in getattr(release.config.source, "both", (release.config.source,)):
+        path, table = (getattr(declared, name, None) for name in ("path", "table"))
+        if path is None:
+            names.append(of_table(declared.engine, table or ""))
+        else:
+            names.append(of_path(path, str(release.folder)))
+    return tuple(names)
 
 
 def form_of(release: Release) -> str:
@@ -281,13 +286,23 @@ def form_of(release: Release) -> str:
     Whether a source can be read in a form is an exact answer, so that each form counts once.
     """
     said = release.config.model_dump(mode="json", include=set(_OF_READING))
-    said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
+    if release.config.tables is None:
+        del said["tables"], said["rules"]
+        said["source"] = _without_place(said["source"])
+    else:
+        del said["source"]
+        for table in said["tables"].values():
+            table["source"] = _without_place(table["source"])
     said["domain"] = {column.name: repr(column) for column in release.domain.columns}
     for column in release.domain.columns:
         if isinstance(column, Ranges) and column.special:
             said["domain"][column.name] += repr(column.special)
     text = json.dumps(said, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _without_place(source: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in source.items() if name not in _OF_PLACE}
 
 
 @step("record look")
@@ -317,7 +332,7 @@ def _begin_to_look(
                 dataset=dataset,
                 config_sha256=release.sha256,
                 gates="noisy" if noisy else "exact",
-                source=source_name(release),
+                source=source_names(release)[0],
                 form=form_of(release) if noisy else "",
             )
             context.looked = True

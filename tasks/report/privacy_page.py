@@ -30,7 +30,7 @@ EXPLANATIONS = {
     "these two; what is charged is never below it, and may be a little above.",
 }
 """The epsilons of a statement, a sentence each."""
-_MEASURES = {
+MEASURES = {
     "epsilon": "ε",
     "delta": "δ",
     "rho": "ρ",
@@ -221,7 +221,7 @@ class Protection:
         life = self.stated["lifetime"]
         return [
             (
-                _MEASURES[measure],
+                MEASURES[measure],
                 amount(life["spent_before"][measure]),
                 amount(self.stated.get(measure, "0")),
                 amount(life["remaining"][measure]),

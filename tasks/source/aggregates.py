@@ -32,8 +32,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
-from statpress.tasks.source import discretise
+from statpress.tasks.source import discretise, linked
 from statpress.tasks.source.engine import (
     Limits,
     OpenSource,
@@ -238,12 +238,15 @@ def source_of(release: Release) -> Source:
     """Where the records lie, how they are written, and which columns are wanted."""
     declared, units = release.config.source, units_of(release)
     resources = release.config.resources
+    limits = Limits.of(resources.memory_bytes, resources.threads)
+    if release.config.linked is not None:
+        return linked.source_of(release.config.linked, release.domain, release.located, limits)
     return reader_named(declared.reader).source_of(
         declared,
         release.located,
         columns=release.domain.names,
         unit=units.column if units is not None else None,
-        limits=Limits.of(resources.memory_bytes, resources.threads),
+        limits=limits,
     )
 
 
@@ -283,6 +286,7 @@ class SourceProfile:
         n_impossible: Records that lie in a structural zero.
         n_units: Distinct units that are named; None if no column names them.
         n_unnamed: Records whose unit is null.
+        keys: Of linked tables, how many households have a fault of keys, by its name.
     """
 
     n_records: int
@@ -290,6 +294,7 @@ class SourceProfile:
     n_impossible: int = 0
     n_units: int | None = None
     n_unnamed: int = 0
+    keys: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"SourceProfile({', '.join(column.name for column in self.columns)})"
@@ -352,7 +357,7 @@ def count(
         if not len(columns):
             raise EmptySourceError("The source has no records.", where=source.where)
         found, records = columns["cell"].to_numpy(), columns["records"].to_numpy()
-        if domain.zeros:
+        if domain.patterns:
             codes = {name: domain.codes(found, name) for name in domain.names}
             found = domain.encode(domain.made_possible(codes))
         padding = columns["padding"][0].as_py() if units is not None else 0
@@ -385,7 +390,7 @@ def profile(
     def run(table: ir.Table, unit: str | None) -> SourceProfile:
         derived, coded = discretise.coded_columns(domain, table, unit=unit, text=opened.text)
         totals = {"records": derived.count()}
-        if domain.zeros:
+        if domain.patterns:
             totals["impossible"] = discretise.impossible(domain, coded).sum()
         if unit is not None:
             totals["units"] = derived.unit.nunique()

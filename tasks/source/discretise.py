@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from statpress.mechanisms.domain.column import Ranges
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Slot
 from statpress.mechanisms.domain.contingency_table import PackedCodes
 from statpress.mechanisms.domain.domain import Domain, Runs
 from statpress.mechanisms.errors import ColumnTypeError
@@ -196,6 +196,8 @@ def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
     Where text was read, whether there was any is in the table too.
     """
     value, there = derived[f"value_{place.index}"], f"there_{place.index}"
+    if isinstance(column, Slot):
+        return _of_place(column, value, place)
     none = value.isnull()
     if value.type().is_floating():
         none = none | value.isnan()
@@ -220,6 +222,26 @@ def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
         null = is_unreadable.ifelse(place.constant(column.null_code, UNREADABLE), null)
     digit = none.ifelse(null, digit)
     return Coded(digit, is_null, outside & ~none, is_unreadable)
+
+
+def marked(column: Column, derived: ir.Table, index: int) -> Any:
+    """A column's code times ``N_FATES``, and the value's fate, as a whole number."""
+    return coded_column(column, derived, Place(index, N_FATES, "float64", mark=1)).digit.cast(
+        "int64"
+    )
+
+
+def _of_place(column: Slot, value: Any, place: Place) -> Coded:
+    """What becomes of a column of the person in a place, from what ``marked`` gave of it."""
+    fate = value % N_FATES
+    there = place.times(value // N_FATES)
+    if place.mark:
+        there = there + fate.cast(place.dtype) * place.constant(0, 1)
+    digit = value.isnull().ifelse(place.constant(column.absent_code), there)
+    missing, outside, unreadable = (
+        (fate == each).fill_null(False) for each in (NULL, OUTSIDE, UNREADABLE)
+    )
+    return Coded(digit, missing, outside, unreadable)
 
 
 def join_codes(derived: ir.Table, column: Categorical, index: int) -> ir.Table:
@@ -480,8 +502,11 @@ def read_columns(
     for index, column in enumerate(domain.columns):
         if column.name not in table.columns:
             raise missing_column(column.name)
+        if isinstance(column, Slot):
+            selected[f"value_{index}"] = table[column.name]
+            continue
         value, wanted = table[column.name], _wanted_type(column)
-        if text is not None:
+        if text is not None and value.type().is_string():
             if wanted != "string":
                 selected[f"there_{index}"] = value.notnull()
             value = _read(column, value, text)
@@ -518,7 +543,7 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
 
     boxes = (
         functools.reduce(operator.and_, (in_set(name, runs) for name, runs in zero.sets))
-        for zero in domain.zeros
+        for zero in domain.patterns
     )
     return functools.reduce(operator.or_, boxes)
 

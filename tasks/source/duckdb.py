@@ -177,7 +177,7 @@ def stored(records: ir.Table) -> ir.Table:
     """A temporary table, which spills: codes and windows at once would need too much memory."""
     engine: Any = records.get_backend()
     with _stoppable(engine):
-        table: ir.Table = engine.create_table("coded_records", records, temp=True)
+        table: ir.Table = engine.create_table("stored_records", records, temp=True)
     return table
 
 

@@ -308,7 +308,7 @@ class Engine(Reader, Protocol):
         """SHA-256 of text in UTF-8, in a type ordered as its hexadecimal digits are."""
 
     def stored(self, records: ir.Table) -> ir.Table:
-        """The records, computed once if that spares memory later."""
+        """The records, computed once if that spares memory later; once of an open source."""
 
     def fetched(self, result: ir.Table) -> pa.Table:
         """A small table of whole numbers, as int64."""

@@ -182,9 +182,10 @@ def open_source(
     *,
     scratch: Path,
     wanted: Sequence[str] = (),
+    beside: ir.Table | None = None,
     **settings: Any,
 ) -> Iterator[OpenFiles]:
-    """The source as a lazy Ibis table, on an engine of its own.
+    """The source as a lazy Ibis table, on an engine of its own or on that of a table.
 
     The engine is in memory, spills only to ``scratch``, installs nothing, and
     takes all times as UTC. Column names are the source's, letter for letter; one
@@ -205,7 +206,8 @@ def open_source(
     check_unchanged(states, source.where)
     failure = None
     try:
-        with _opened([state.path for state in states], source, scratch, wanted, settings) as opened:
+        paths = [state.path for state in states]
+        with _opened(paths, source, scratch, wanted, beside, settings) as opened:
             yield opened
     except SourceError as error:
         failure = error
@@ -220,6 +222,7 @@ def _opened(
     source: FileSource,
     scratch: Path,
     wanted: Sequence[str],
+    beside: ir.Table | None,
     settings: dict[str, Any],
 ) -> Iterator[OpenFiles]:
     """The files as a table, whatever happens to them."""
@@ -232,7 +235,12 @@ def _opened(
             pattern=source.pattern,
             unit=source.unit,
         )
-    connection = _guarded(source, lambda: connect(scratch, source.limits, **settings))
+    connection: Any = (
+        _guarded(source, lambda: connect(scratch, source.limits, **settings))
+        if beside is None
+        else beside.get_backend()
+    )
+    view = "source" if beside is None else "source_beside"
     copies = scratch / "text"
     named = wanted if source.unit is None else dict.fromkeys((*wanted, source.unit))
 
@@ -241,20 +249,21 @@ def _opened(
             schemas = [parquet_schema(path) for path in paths]
             positions = shared_columns(schemas)
             check_source_columns(named, positions, schemas)
-            table = _parquet_table(connection, paths, len(schemas[0]), positions)
+            table = _parquet_table(connection, paths, len(schemas[0]), positions, view)
             return OpenFiles(source, table, None, scratch)
         copies.mkdir(mode=0o700)
         files = CsvFiles.of(paths, source.csv, copies)
         files.check_delimiter(wanted)
         positions = unique(files.header)
         check_source_columns(named, positions, [[(name, "text") for name in files.header]])
-        table = _named(connection, files.select(), positions)
+        table = _named(connection, files.select(), positions, view)
         return OpenFiles(source, table, files, scratch)
 
     try:
         yield _guarded(source, opened)
     finally:
-        connection.disconnect()
+        if beside is None:
+            connection.disconnect()
         shutil.rmtree(copies, ignore_errors=True)
 
 
@@ -284,7 +293,7 @@ def _matches(source: FileSource) -> list[str]:
 
 
 def _parquet_table(
-    connection: Any, paths: list[str], width: int, positions: dict[str, int]
+    connection: Any, paths: list[str], width: int, positions: dict[str, int], view: str
 ) -> ir.Table:
     """The files as a table with exact column names.
 
@@ -294,14 +303,14 @@ def _parquet_table(
     quoted = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
     aliases = ", ".join(f"c{position}" for position in range(width))
     query = f"SELECT * FROM read_parquet([{quoted}], {options}) AS file({aliases})"  # noqa: S608
-    return _named(connection, query, positions)
+    return _named(connection, query, positions, view)
 
 
-def _named(connection: Any, query: str, positions: dict[str, int]) -> ir.Table:
+def _named(connection: Any, query: str, positions: dict[str, int], name: str) -> ir.Table:
     """The columns ``c0``, ``c1``, ... of a query under their names."""
-    connection.raw_sql(f"CREATE TEMP VIEW source AS {query}")
-    view = connection.table("source")
-    return view.select(**{name: view[f"c{position}"] for name, position in positions.items()})
+    connection.raw_sql(f"CREATE TEMP VIEW {name} AS {query}")
+    view = connection.table(name)
+    return view.select(**{column: view[f"c{place}"] for column, place in positions.items()})
 
 
 def _guarded(

@@ -352,15 +352,23 @@ def held(source: PostgresSource, scratch: Path) -> Iterator[PostgresSource]:
 
 @contextmanager
 def opened(
-    source: PostgresSource, scratch: Path, wanted: Sequence[str], **settings: Any
+    source: PostgresSource,
+    scratch: Path,
+    wanted: Sequence[str],
+    beside: ir.Table | None = None,
+    **settings: Any,
 ) -> Iterator[OpenTable]:
-    """The table's wanted columns, by default all, in a transaction."""
+    """The table's wanted columns, by default all, in a transaction, or in that of a table."""
     del settings  # the server has its own
+    if beside is not None:
+        backend: Any = beside.get_backend()
+        source = replace(source, connection=backend.con)
     with contextlib.ExitStack() as stack:
         if source.connection is None:
             source = stack.enter_context(held(source, scratch))
         named = () if source.unit is None else (source.unit,)
-        yield _guarded(source, lambda: _opened(source, tuple(dict.fromkeys((*wanted, *named)))))
+        names = tuple(dict.fromkeys((*wanted, *named)))
+        yield _guarded(source, lambda: _opened(source, names, beside))
 
 
 @functools.cache
@@ -389,7 +397,7 @@ def _table_backend() -> Any:
     return TableBackend
 
 
-def _opened(source: PostgresSource, wanted: tuple[str, ...]) -> OpenTable:
+def _opened(source: PostgresSource, wanted: tuple[str, ...], beside: ir.Table | None) -> OpenTable:
     import ibis
 
     assert source.connection is not None
@@ -404,7 +412,7 @@ def _opened(source: PostgresSource, wanted: tuple[str, ...]) -> OpenTable:
     listed = ", ".join(f"{sql} AS {identifier(name)}" for name, (sql, _) in columns.items())
     # As part of the one statement that counts; nothing of it is fetched.
     query = f"SELECT {listed} FROM {identifier(source.schema)}.{identifier(source.name)}"  # noqa: S608
-    backend = _table_backend()()
+    backend: Any = beside.get_backend() if beside is not None else _table_backend()()
     backend.con = source.connection
     schema = ibis.schema({name: dtype for name, (_, dtype) in columns.items()})
     return OpenTable(backend.sql(query, schema=schema), functools.partial(_guarded, source))

@@ -22,7 +22,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -43,7 +43,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import EmptySourceError
 from statpress.mechanisms.parallel import in_threads, threads
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.source import aggregates, discretise
+from statpress.tasks.source import aggregates, discretise, linked
 from statpress.tasks.source.aggregates import (
     ColumnProfile,
     SourceProfile,
@@ -393,13 +393,13 @@ def scan_wide(
     def packed(opened: OpenSource) -> ir.Table:
         derived = discretise.read_columns(domain, opened.table, text=opened.text)
         words = group.words(domain, derived)
-        if domain.zeros:
+        if domain.patterns:
             words[f"word_{_IMPOSSIBLE}"] = _impossible(domain, derived).cast("int64")
         return derived.select(**words)
 
     def unpack(words: list[_Counts]) -> list[NDArray[Any]]:
         nonlocal n_impossible
-        if domain.zeros:
+        if domain.patterns:
             n_impossible += int(words.pop().sum())
         codes = {}
         columns = zip(domain.names, fates, group.packed.unpack(words), strict=True)
@@ -435,7 +435,7 @@ def profile_of_kept(
         nonlocal n_records, n_impossible
         derived = discretise.read_columns(domain, table, unit=unit, text=opened.text)
         words = group.words(domain, derived)
-        if domain.zeros:
+        if domain.patterns:
             words[_IMPOSSIBLE] = _impossible(domain, derived).cast("int64")
         records = engine_of(table).stored(derived.select(**words, unit=derived.unit))
         kept = kept_records(records, units, key).drop("unit", "lacking")
@@ -444,7 +444,7 @@ def profile_of_kept(
             packed = [batch[name].to_numpy() for name in group.names]
             for counts, marked in zip(fates, group.packed.unpack(packed), strict=True):
                 counts += np.bincount(marked % N_FATES, minlength=N_FATES)
-            if domain.zeros:
+            if domain.patterns:
                 n_impossible += int(batch[_IMPOSSIBLE].to_numpy().sum())
 
     with open_source(source, scratch=scratch, wanted=domain.names) as opened:
@@ -456,7 +456,7 @@ def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Sc
     derived = discretise.read_columns(domain, opened.table, text=opened.text)
     keys = {name: key for group in groups for name, key in group.words(domain, derived).items()}
     sets = [group.names for group in groups]
-    if domain.zeros:
+    if domain.patterns:
         keys[_IMPOSSIBLE] = _impossible(domain, derived)
         sets.append((_IMPOSSIBLE,))
     found = _by_sets(derived.select(**keys), sets)
@@ -475,7 +475,7 @@ def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Sc
             possible = group.table.made_possible(codes)
             counted.append((group.table, group.table.encode(possible), records))
     n_impossible = 0
-    if domain.zeros:
+    if domain.patterns:
         (is_impossible,), records = found[_IMPOSSIBLE,]
         n_impossible = int(records[is_impossible.astype(bool)].sum())
     return Scan(_profile(domain, n_records, fates, n_impossible), tuple(counted))
@@ -517,8 +517,13 @@ def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
         return Scan(aggregates.profile(source, domain, scratch=folder, units=units))
     if plan.coded is not None and not plan.joint:
         n_records = release.privacy.n_records
-        return scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
-    return scan(source, domain, plan.joint, scratch=folder)
+        found = scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
+    else:
+        found = scan(source, domain, plan.joint, scratch=folder)
+    if not isinstance(source, linked.LinkedSource):
+        return found
+    keys = linked.key_faults(source, folder)
+    return replace(found, profile=replace(found.profile, keys=keys))
 
 
 def kept_profile(

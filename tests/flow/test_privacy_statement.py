@@ -96,7 +96,7 @@ def test_a_second_release_says_that_there_was_a_first(released: Any) -> None:
 def test_a_panel_s_statement_is_of_one_person(
     agency: Any, monkeypatch: pytest.MonkeyPatch, period: str | None
 ) -> None:
-    agency.amend(design="any 2")
+    agency.amend(design="any 2 months")
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         for number in range(1, 4):
             loss = {"epsilon": f"0.{number}", "delta": "1e-7", "rho": "0.01", "rho_delta": "0"}
@@ -120,7 +120,7 @@ def test_a_panel_s_statement_is_of_one_person(
     stated = stated_in(bundle)
     check(stated)
     life = stated["lifetime"]
-    assert (life["design"], life.get("period")) == ("any 2", period)
+    assert (life["design"], life.get("period")) == ("any 2 months", period)
     before = "0.5" if period is None else "0.3"  # the two heaviest, or the heaviest other
     assert life["spent_before"]["epsilon"] == before
     assert life["spent_before"].keys() == life["limit"].keys() == life["spent"].keys()
@@ -128,7 +128,7 @@ def test_a_panel_s_statement_is_of_one_person(
     assert Decimal(life["remaining"]["epsilon"]) == left
     for page in (NAME, "report.html"):
         text = " ".join((bundle / page).read_text().split())
-        assert "a person takes part in at most 2 of the periods" in text
+        assert "a person takes part in at most 2 of the months" in text
         assert ("names no period" in text) == (period is None)
 
 

@@ -28,8 +28,10 @@ from statpress.mechanisms.errors import (
     RefinementError,
 )
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.products.product_kind import kind_named
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.foreseen import warnings
 from statpress.tasks.release.ledger_check import recomputed, verify_ledger
@@ -181,6 +183,17 @@ def test_a_size_far_from_the_planned_one_stops_nothing(private: Any) -> None:
     release = load(private.config)
     said = " ".join(warnings(release, release.plan()))
     assert "The size is private, and the plan for about 400 records" in said
+    assert "a third fewer, errors of shares are half as large again" in said
+    planned = {400: release.plan()}
+    for n in (267, 600):
+        private.replace("about: 400", f"about: {n}")
+        planned[n] = load(private.config).plan()
+        private.replace(f"about: {n}", "about: 400")
+    errors = {n: plan.products[1].expected_error.total_variation for n, plan in planned.items()}
+    assert errors[267] / errors[400] == pytest.approx(1.5, rel=0.01)
+    assert errors[600] / errors[400] == pytest.approx(2 / 3, rel=0.01)
+    sds = {plan.products[1].expected_error.cell_sd_average for plan in planned.values()}
+    assert len(sds) == 1
 
 
 def test_a_bundle_answers_refines_and_reprints_by_the_noisy_total(
@@ -192,6 +205,11 @@ def test_a_bundle_answers_refines_and_reprints_by_the_noisy_total(
     assert sum(cell["estimate"] for cell in answer["cells"]) == pytest.approx(found, rel=0.5)
     with pytest.raises(QueryError, match="How many units there are is private"):
         ask(bundle, Question(columns=("region",), conditions={}, population=True))
+    product, package = stated(bundle)["products"]["regions"], Publication(bundle).package
+    kind = kind_named(product["kind"], product["mechanism"])
+    tracked = kind.tracked(bundle, "regions", product, package["resources"])
+    # Shares of their own noisy sum: of a public number they would not add up to 1.
+    assert sum(each.reading.value for each in tracked) == pytest.approx(1, rel=1e-12)
     refine(bundle, tmp_path / "refined", Options(products=("ages",)))
     with pytest.raises(RefinementError, match="their total, which is private"):
         refine(bundle, tmp_path / "consistent", Options(consistent=True))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from bad_input import N
-from monthly import monthly
+from monthly import Office
 
+from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli.release_commands import plan, rerelease, run, validate
 from statpress.flows.rerelease import propose
-from statpress.flows.runner import run_due, run_publication, run_release
+from statpress.flows.runner import run_publication, run_release
 from statpress.mechanisms.errors import (
     ConfigError,
     InsufficientBudgetError,
     PeriodError,
+    PolicyMismatchError,
     RereleaseError,
     SourceError,
     SourceNotFoundError,
@@ -30,93 +29,17 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
-from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
-from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.orchestration.monitoring import series_text
+from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.series import calendar_of
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
 
 class CutError(Exception):
     """Stands for whatever may end a run."""
-
-
-class Heard(Silent):
-    """Keeps what a person is told."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def notify(self, text: str) -> None:
-        self.texts.append(text)
-
-
-class Office:
-    """An agency with a series, on a day of its own calendar."""
-
-    def __init__(self, agency: Any, patch: pytest.MonkeyPatch) -> None:
-        self.agency, self._patch = agency, patch
-        monthly(agency, "2026-01", ", lag: 10 days")
-        agency.replace("title: Test release", "title: Labour force, {period}")
-        self.table = pq.read_table(agency.source)
-        agency.source.unlink()
-
-    def deliver(self, *months: str) -> None:
-        """Have the files of some months arrive."""
-        for month in months:
-            pq.write_table(self.table, self.agency.folder / "data" / f"{month}.parquet")
-
-    def on(self, day: str) -> Office:
-        """Have it be another day."""
-        date = datetime.date.fromisoformat(day)
-        self._patch.setattr("statpress.tasks.release.series.today", lambda: date)
-        return self
-
-    def context(self, listener: Listener | None = None) -> RunContext:
-        log = CuratorLog(self.agency.home.folder("curator"), new_run_id())
-        self.agency.inspector.log = log
-        return RunContext(
-            home=self.agency.home,
-            log=log,
-            inspector=self.agency.inspector,
-            orchestrated=False,
-            parallel=Parallel(),
-            listener=listener or Silent(),
-        )
-
-    def release(self, period: str, **arguments: Any) -> Outcome:
-        order = Order(self.agency.config).at_period(period)
-        return run_release(self.context(), order, **arguments)
-
-    def release_due(self) -> tuple[list[str], str, list[str]]:
-        """The periods that a schedule releases, why no further one, and what it says."""
-        heard = Heard()
-
-        def one(order: Order, period: str) -> str:
-            run_release(self.context(heard), order)
-            return period
-
-        released, due = run_due(self.context(heard), Order(self.agency.config), one)
-        return released, due.words, heard.texts
-
-    def bundles(self) -> dict[str, list[Path]]:
-        """The bundles in the folder of each period."""
-        return {
-            folder.name: sorted(folder.iterdir())
-            for folder in sorted((self.agency.releases / "lfs").iterdir())
-            if not folder.is_symlink()
-        }
-
-    @property
-    def latest(self) -> Path:
-        """What the link leads to, from the folder of the series."""
-        return Path(os.readlink(self.agency.releases / "lfs" / "latest"))
-
-    def kinds(self) -> list[str]:
-        return [entry.kind for entry in self.agency.entries()]
 
 
 @pytest.fixture
@@ -330,7 +253,7 @@ def test_months_of_different_sizes_need_no_edit_and_one_account(office: Office) 
 
 def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None:
     office.agency.replace("dataset: testdata", "dataset: panel")
-    office.agency.register(dataset="panel", epsilon="0.25", design="any 2")
+    office.agency.register(dataset="panel", epsilon="0.25", design="any 2 months")
     office.deliver(*MONTHS[:4])
     assert office.release_due()[0] == MONTHS[:4]  # any 2 of them cost less than the limit
     with Ledger.open(office.agency.home.ledger) as ledger:
@@ -340,6 +263,52 @@ def test_a_panel_is_charged_by_the_periods_of_its_series(office: Office) -> None
     proposal = propose(bundle, None, (), None, office.agency.home)
     with pytest.raises(InsufficientBudgetError, match="for 2026-04"):  # .1 twice, and .1
         run_release(office.context(), proposal.planned)
+
+
+def test_a_series_of_another_length_than_the_design_is_refused_before_anything(
+    office: Office,
+) -> None:
+    """The plan says so, too."""
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    office.agency.register(dataset="panel", epsilon="0.25", design="2 consecutive quarters")
+    office.deliver(*MONTHS[:1])
+    before = office.kinds()
+    with pytest.raises(PolicyMismatchError, match="of quarters, and 2026-01 is a month") as caught:
+        office.release_due()
+    assert "'by: quarter'" in caught.value.next_step
+    assert office.kinds() == before
+    planned = plan(office.agency.config, period="2026-01", home=office.agency.home.root).facts()
+    assert any("2026-01 is a month" in each for each in planned["would_stop"])
+
+
+def test_a_plan_says_how_long_the_budget_lasts_and_how_to_register_a_series(
+    office: Office,
+) -> None:
+    def planned() -> str:
+        result = plan(office.agency.config, home=office.agency.home.root)
+        return " ".join(str(each) for each in result.report())
+
+    office.agency.replace("dataset: testdata", "dataset: panel")
+    said = planned()
+    source = office.agency.folder / "data" / "*.parquet"
+    assert f"--source '{source}'" in said and "--design '8 consecutive months'" in said
+    office.agency.register(dataset="panel", epsilon="0.35")
+    assert "The budget lasts to 2026-03 and no longer, if every period is charged" in planned()
+    office.deliver(*MONTHS[:2])
+    office.release_due()
+    assert "The budget lasts to 2026-03 and no longer" in planned()
+    with Ledger.open(office.agency.home.ledger) as ledger:
+        account = ledger.account("panel")
+    calendar = calendar_of(office.agency.home, load(office.agency.config))
+    shown = series_text(calendar, account)
+    epsilon = account.charges[[*account.charges][1]].loss["epsilon"]
+    assert f"| 2026-02 | released | {epsilon} | 0 |" in shown
+    left = account.limit["epsilon"] - 2 * epsilon
+    assert f"For 2026-03 is left: epsilon {left} and delta" in shown
+    assert "The budget lasts to 2026-03 and no longer" in shown
+    office.agency.dataset = "panel"
+    office.agency.amend(design="any 2 months")
+    assert "The budget lasts to 2028-02 at least" in planned()
 
 
 def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:

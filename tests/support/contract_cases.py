@@ -17,13 +17,14 @@ from coded import CodesInMemory
 from estimating import COLUMNS, columns_of, draw, needed_knobs
 from geographies import geography_of
 
-from statpress.mechanisms.domain.columns import Column, Integer
+from statpress.mechanisms.domain.columns import Column, Integer, Slot
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, Privacy
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.statistics import STATISTICS
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
+from statpress.mechanisms.marginals.linked import LINKED
 from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.places.place_tables import PlaceTablesKnobs
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
@@ -56,6 +57,7 @@ TINY_KNOBS: dict[str, Any] = {
 N_TINY, TINY = 3, Integer(name="age", lower=0, upper=2)
 N_COUNTS, COUNTS = 200, np.array([120, 50, 25, 5])
 FOUR = Integer(name="age", lower=0, upper=3)
+PAY = Integer(name="pay", lower=0, upper=3)
 N_OTHERS = 3000
 NAMES = list(REGISTRY)
 SERVED = [(name, kind.name) for name in NAMES for kind in REGISTRY[name].kinds]
@@ -149,6 +151,8 @@ def _plain(counts: Any, column: Column, name: str, knobs: Any) -> Case:
 @functools.cache
 def case(name: str) -> Case:
     """The mechanism on a small table: of four cells, or of 3000 drawn records."""
+    if REGISTRY[name].kinds == (LINKED,):
+        return _of_households(name)
     if name in KNOBS or issubclass(REGISTRY[name].knobs, EstimandKnobs):
         knobs, columns = _declared(name)
         domain, codes = Domain(tuple(COLUMNS[each] for each in columns)), draw(N_OTHERS)
@@ -156,6 +160,18 @@ def case(name: str) -> Case:
         ones = np.ones(len(cells), np.int64)
         return Case(name, knobs, domain, ContingencyTable.from_cells(domain, cells, ones))
     return case_of(name, COUNTS)
+
+
+def _of_households(name: str) -> Case:
+    """Households of up to one person, whose age is one of four."""
+    size = Integer(name="n_persons", lower=0, upper=1)
+    domain = Domain((FOUR, size, Slot(name="pay_1", of=PAY, place=1, size_name=size.name)))
+    household = np.repeat(np.arange(4), COUNTS)
+    person = np.arange(len(household)) % 5  # the last code is that of nobody
+    codes = {"age": household, "n_persons": (person < 4).astype(np.int64), "pay_1": person}
+    ones = np.ones(len(household), np.int64)
+    table = ContingencyTable.from_cells(domain, domain.encode(codes), ones)
+    return Case(name, REGISTRY[name].knobs(), domain, table)
 
 
 def case_of(name: str, counts: Any) -> Case:

@@ -49,7 +49,7 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 COMMANDS = (
     "demo", "init", "validate", "plan", "rehearse", "audit", "run", "rerelease", "review",
     "approve", "reject", "publish", "upload", "verify", "refine", "query", "regress", "compare",
-    "deploy", "doctor", "metrics", "backup", "restore", "tidy", "ledger",
+    "series", "deploy", "doctor", "metrics", "backup", "restore", "tidy", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
     "amend", "approvers", "charge-history", "checkpoint", "export", "export-head", "import", "note",

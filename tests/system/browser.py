@@ -19,6 +19,14 @@ from typing import Any
 PATIENCE_SECONDS = 600.0
 _CHROMIUM = "--disable-gpu-watchdog --disable-hang-monitor --disable-dev-shm-usage"
 """It gives up for no wait, however busy the machine is, nor for a small shared memory."""
+_AXE = Path(__file__).parent / "axe" / "axe.min.js"
+_RUN_AXE = """(() => {
+  window.found = null;
+  axe.run(document, {resultTypes: ['violations']}).then(
+    result => { window.found = result.violations.map(each =>
+      [each.impact, each.id, each.nodes.map(node => node.html.slice(0, 200))]); });
+  return 1;
+})()"""
 _PROBE = "from PySide6 import QtTest, QtWebEngineCore, QtWebEngineWidgets, QtWidgets"
 
 
@@ -70,6 +78,14 @@ class Browser:
     def photograph(self, picture: Path) -> None:
         """The whole page, however long, as one picture."""
         self.order(whole=str(picture))
+
+    def faults(self) -> list[list[Any]]:
+        """What axe-core finds on the page: impact, rule and elements of each fault."""
+        self.run(f"(() => {{ {_AXE.read_text()}; return 1 }})()")
+        self.run(_RUN_AXE)
+        while (found := self.run("window.found")) is None:
+            time.sleep(0.1)
+        return list(found)
 
     def print_to(self, path: Path) -> None:
         """The page as it is printed, as PDF."""

@@ -204,7 +204,7 @@ def automate(server: dict[str, str], address: str, folder: Path) -> None:
     file.write_text(text.replace("NOTICE_BLOCK", identifier))
     words = ("automation", "create", "--from-file", str(file))
     said = succeeded(forked_prefect(*words, cwd=folder, environment=server))
-    assert "Created 7 automation" in said
+    assert "Created 8 automation" in said
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> str:

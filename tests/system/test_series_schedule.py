@@ -30,6 +30,7 @@ NAME, POOL = "release-series", "series"
 TODAY = datetime.datetime.now(datetime.UTC).date()
 FIRST = SeriesPeriod.of(TODAY.replace(year=TODAY.year - 1, day=1), "month")
 MONTHS = [str(period) for period in due_periods(FIRST, 0, TODAY)]
+NEXT = SeriesPeriod.read(MONTHS[-1]).following
 LATE = MONTHS[2]
 """Its file comes after the others."""
 
@@ -50,7 +51,9 @@ def deliver(agency: Any, month: str) -> None:
 
 
 def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], office: Any) -> None:
+    """At the end with hardly any budget left, which a notice says."""
     warm()
+    office.amend(epsilon="1.3")
     schedule(server, office)
     deployed = ask(server, f"/deployments/name/statpress-release/{NAME}")
     with worker(server, POOL):
@@ -66,7 +69,8 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
         ask(server, f"/deployments/{deployed['id']}/pause_deployment", {})
         backfill(server, deployed)
     assert len(MONTHS) == 12
-    wait(lambda: waits_noticed(server), "the event of a period that waits")
+    wait(lambda: noticed(server, "waiting", LATE), "the event of a period that waits")
+    wait(lambda: noticed(server, "running-out", str(NEXT)), "the event of a budget that runs out")
     query = {"artifacts": {"flow_run_id": {"any_": [waiting["id"]]}}}
     (shown,) = ask(server, "/artifacts/filter", query)
     assert shown["key"] == "labour-series-lfs"
@@ -75,12 +79,16 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
     epsilon = charges[1].entry.body["epsilon"]
     assert f"| {MONTHS[1]} | released | {epsilon} | 0 |" in shown["data"]
     assert f"| {LATE} | open | 0 | 0 |" in shown["data"]
+    assert f"For {LATE} is left: epsilon 1." in shown["data"]
+    assert "The budget lasts to" in shown["data"]
     assert len(charges) == 12 and all(charge.published for charge in charges)
     verify_ledger(office.home)
-    folders = {folder.name: folder for folder in (office.releases / "lfs").iterdir()}
+    folder = office.releases / "lfs"
+    folders = {each.name: each for each in folder.iterdir() if each.is_dir()}
     assert sorted(folders) == [*MONTHS, "latest"]
     assert all(len(list(folders[month].iterdir())) == 1 for month in MONTHS)
     assert Path(os.readlink(folders["latest"])).parts[0] == MONTHS[-1]
+    assert f"{len(MONTHS)} of {len(MONTHS)}" in (folder / "series.html").read_text()
     runs = {each["name"].split(", ")[1]: each for each in releases(server) if ", " in each["name"]}
     assert set(MONTHS) <= set(runs)
     for month in MONTHS:
@@ -109,11 +117,11 @@ def published(office: Any) -> list[str]:
     return [Path(place).parent.name for place in places]
 
 
-def waits_noticed(server: dict[str, str]) -> bool:
-    """Whether an event says that the series waits, in words for a notice."""
-    named = {"filter": {"event": {"name": ["statpress.series.waiting"]}}}
+def noticed(server: dict[str, str], event: str, text: str) -> bool:
+    """Whether an event of a series says something, in words for a notice."""
+    named = {"filter": {"event": {"name": [f"statpress.series.{event}"]}}}
     events = ask(server, "/events/filter", named)["events"]
-    return any(LATE in event["payload"]["words"] for event in events)
+    return any(text in each["payload"]["words"] for each in events)
 
 
 def at_work(server: dict[str, str], deployed: dict[str, Any]) -> Any:

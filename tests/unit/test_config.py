@@ -259,12 +259,12 @@ def test_input_gate_defaults_accept_only_values_with_a_cell() -> None:
     full = Categorical(name="a", categories=("x",), other=True, missing=True)
     number = Numeric(name="a", edges=(0.0, 1.0))
     zero, some = Decimal(0), [Decimal(share) for share in ("0.5", "0.1", "0.2")]
-    assert limits(bare, None) == Limits(zero, zero, zero)
-    assert limits(full, None) == Limits(Decimal(1), None, zero)
-    assert limits(number, None) == Limits(zero, None, zero)
+    assert limits(bare, {}) == Limits(zero, zero, zero)
+    assert limits(full, {}) == Limits(Decimal(1), None, zero)
+    assert limits(number, {}) == Limits(zero, None, zero)
     keys = ("missing_at_most", "outside_at_most", "unreadable_at_most")
     declared = CheckConfig(**dict(zip(keys, some, strict=True)))
-    assert limits(number, declared) == Limits(*some)
+    assert limits(number, {number.name: declared}) == Limits(*some)
 
 
 @pytest.mark.parametrize(("share", "larger"), [("0.03", "0.05"), ("0.0749", "0.1"), ("0.51", "1")])

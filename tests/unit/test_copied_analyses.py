@@ -12,7 +12,7 @@ import pytest
 from statpress.mechanisms.domain.columns import Categorical, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import QueryError
-from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.copies import combined
 from statpress.mechanisms.marginals.population import Sample
 
@@ -37,7 +37,7 @@ def asked(*, population: bool, units: int = 1) -> CopiedAnalyses:
     sample = Sample(n_units=1000, unit_records=units) if population else None
     return CopiedAnalyses(
         domain=Domain((PAY, AGE, SEX)), residuals=None, sample=sample, confidence=0.9,
-        copies=COPIES, scale=SCALE,
+        copies=[Copy(codes) for codes in COPIES], scale=SCALE,
     )  # type: ignore[arg-type]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -30,6 +31,7 @@ from statpress.tasks.ledger.entries import MEASURES, Entry, Loss, entry_hash, pu
 from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
+from statpress.tasks.release.run_places import left_in_words
 
 MONTHS = [
     str(SeriesPeriod.at(24_311 + number, "month")) for number in range(6)
@@ -296,23 +298,41 @@ def changed_family(
 
 
 def test_a_changed_design_carries_every_charge_over() -> None:
-    assert sum(map(changes_of, range(400))) > 400
+    assert sum(changes_of(seed)[0] for seed in range(400)) > 400
 
 
-def changes_of(seed: int) -> int:
-    """A random history; how often its design was changed."""
+def test_whoever_takes_part_under_both_designs_loses_more_if_it_was_said_that_nobody_does() -> None:
+    """The broken twin: what is right of people apart, of people who are not."""
+    assert max(changes_of(seed, said=True)[1] for seed in range(100)) > Decimal("1.3")
+    assert max(changes_of(seed, said=False)[1] for seed in range(100)) <= 1
+
+
+def changes_of(seed: int, said: bool | None = None) -> tuple[int, Decimal]:
+    """A random history, in whose changes it is said that people are apart, or that they are not.
+
+    Returns:
+        How often its design was changed, and the largest loss of a person who took part under all
+        designs, which is no more than the limit unless it was said that there are none.
+    """
     choose = random.Random(seed)
     design, policy = choose.choice(DESIGNS[:-1]), "basic"
     filter_, sets = Rules(design, policy), set(FAMILIES[design])
+    under_all = sets
     charges: list[tuple[str | None, Decimal]] = []
-    changes = 0
+    changes, covered = 0, True
     for number in range(14):
         account = filter_.state.accounts["lfs"]
         if choose.random() < 0.3:
             new = choose.choice([each for each in DESIGNS[:-1] if each != account.design])
             last = account.last_period
+            apart = choose.random() < 0.5 if said is None else said
             body = {"design": new, "last_period": last, "reason": "redesign", "policy": policy}
-            after = changed_family(account.design, new, last, sets) if last else FAMILIES[new]
+            body |= {"apart": apart} if not apart or choose.random() < 0.5 else {}
+            after, both = FAMILIES[new], FAMILIES[new]
+            if last:
+                both = {a | b for a in under_all for b in after}
+                most = max(map(len, sets)) + max(map(len, after))
+                after = changed_family(account.design, new, last, sets) if apart else any_of(most)
             fits = worst(charges, after) <= 1
             try:
                 filter_.write("amend-policy", {"dataset": "lfs", **body, **LIMITS[policy]})
@@ -320,7 +340,8 @@ def changes_of(seed: int) -> int:
                 assert not fits
                 continue
             assert fits
-            sets, changes = after, changes + 1
+            sets, under_all, changes = after, both, changes + 1
+            covered = both <= sets if not (apart and last) else False
             continue
         period = choose.choice([None, *MONTHS, *MONTHS, *MONTHS])
         loss = choose.choice(["0.4", "0.2", "0.1"])
@@ -328,7 +349,15 @@ def changes_of(seed: int) -> int:
         assert filter_.allows(f"run-{number}", period, {"epsilon": loss}) == fits
         charges += [(period, Decimal(loss))] * fits
         assert filter_.state.accounts["lfs"].spent_by_one()["epsilon"] == worst(charges, sets)
-    return changes
+    lost = worst(charges, under_all)
+    assert lost <= 1 or not covered
+    return changes, lost
+
+
+def any_of(most: int) -> set[frozenset[str]]:
+    """All sets of at most so many months."""
+    sizes = range(min(most, len(MONTHS)) + 1)
+    return {frozenset(each) for size in sizes for each in itertools.combinations(MONTHS, size)}
 
 
 # --- in the ledger --------------------------------------------------------------------------------
@@ -452,7 +481,90 @@ def test_an_account_has_periods_of_one_length(ledger: Ledger) -> None:
     assert spend(ledger, "run-2", "0.1", "2026-Q1").body["period"] == "2026-Q1"
 
 
-@pytest.mark.parametrize("design", ["8", "any", "8 within 2", "", "any 8 months"])
+@pytest.mark.parametrize("design", [*DESIGNS, "lifetime"])
+def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(tmp_path: Path, design: str) -> None:
+    """However it was spent before; by charging them, until the ledger refuses."""
+    choose, short = random.Random(design), 0
+    for number in range(12):
+        with Ledger.open(tmp_path / f"{number}.db") as ledger:
+            register(ledger, design=design)
+            for month in MONTHS[: choose.randint(1, 3)]:
+                with contextlib.suppress(InsufficientBudgetError):
+                    spend(ledger, f"run-{month}", choose.choice(["0.6", "0.4", "0.3"]), month)
+            account = ledger.account("census")
+            last = account.last_of_a_period
+            assert last is not None
+            lasts = account.lasts(last.loss, str(account.next_period), 8)
+            for step in range(8):
+                period = ledger.account("census").next_period
+                text = str(last.loss["epsilon"])
+                if step == lasts:
+                    with pytest.raises(InsufficientBudgetError):
+                        spend(ledger, f"more-{step}", text, period)
+                    short += 1
+                    break
+                spend(ledger, f"more-{step}", text, period)
+            said = left_in_words(account)
+            assert ("does not last for" in said) == (lasts == 0)
+    assert short or design == "once"
+
+
+def test_a_design_may_say_how_long_its_periods_are(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        register(ledger, design="2 consecutive quarters")
+        with pytest.raises(PolicyMismatchError, match="'2 consecutive quarters' is of quarters,"):
+            spend(ledger, "run-1", "0.1", "2026-01")
+        entry = spend(ledger, "run-1", "0.1", "2026-Q1")
+        assert entry.body["design"] == "2 consecutive quarters"
+        with pytest.raises(PolicyMismatchError) as caught:
+            spend(ledger, "run-2", "0.1", "2026-01")
+        assert "'by: quarter'" in caught.value.next_step
+        with pytest.raises(LedgerError, match="charged by the quarter, such as 2026-Q1") as refused:
+            ledger.amend(dataset="census", design="2 consecutive months", reason="months")
+        assert "in quarters" in refused.value.next_step
+        assert ledger.verify().entries == 2
+
+
+def test_an_account_that_never_said_so_may_be_told_how_long_its_periods_are(
+    ledger: Ledger,
+) -> None:
+    """Which carries nothing over: it is the same design."""
+    spend(ledger, "run-1", "0.6", "2026-01")
+    ledger.amend(dataset="census", design="any 2 months", reason="they are months")
+    assert ledger.account("census").spent_by_one()["epsilon"] == Decimal("0.6")
+    assert spend(ledger, "run-2", "0.4", "2026-02").body["design"] == "any 2 months"
+    assert ledger.account("census").remaining["epsilon"] == Decimal("0.4")
+
+
+def test_a_person_may_take_part_under_both_designs_unless_it_is_said_that_none_does(
+    ledger: Ledger,
+) -> None:
+    for number in (1, 2, 3):
+        spend(ledger, f"run-{number}", "0.4", f"2026-0{number}")
+    step = "If nobody takes part under both, say so with --apart"
+    with pytest.raises(LedgerError, match="a person may take part in 3 periods, which") as caught:
+        ledger.amend(dataset="census", design="once", reason="new sample")
+    assert step in caught.value.next_step
+    ledger.amend(dataset="census", design="once", reason="new sample", epsilon="1.4")
+    assert ledger.account("census").spent_by_one()["epsilon"] == Decimal("1.2")
+    assert ledger.account("census").remaining["epsilon"] == Decimal("0.6")
+    assert "under earlier designs in at most 2 besides" in ledger.account("census").panel.words
+    assert ledger.verify().entries == 5
+
+
+def test_amendments_of_earlier_versions_go_on_as_they_were_meant(ledger: Ledger) -> None:
+    """They did not say who takes part under both designs, and meant that nobody does."""
+    spend(ledger, "run-1", "0.5", "2026-01")
+    entry = ledger.amend(dataset="census", design="once", reason="new sample", apart=True)
+    entries = list(ledger.entries())[:-1]
+    body = {name: value for name, value in entry.body.items() if name != "apart"}
+    old = replace(entry, body=body, hash=entry_hash(3, entry.kind, body, entry.previous))
+    account = replay([*entries, old]).accounts["census"]
+    assert account.panel == ledger.account("census").panel
+    assert account.panel.besides == 0
+
+
+@pytest.mark.parametrize("design", ["8", "any", "8 within 2", "", "any 8 days"])
 def test_other_texts_are_no_design(ledger: Ledger, design: str) -> None:
     for act in (
         lambda: register(ledger, "other", design=design),
@@ -460,7 +572,7 @@ def test_other_texts_are_no_design(ledger: Ledger, design: str) -> None:
     ):
         with pytest.raises(LedgerError, match="The design") as caught:
             act()
-        assert "'8 consecutive'" in caught.value.next_step
+        assert "'8 consecutive months'" in caught.value.next_step
     assert len(list(ledger.entries())) == 1
 
 
@@ -470,12 +582,12 @@ def test_a_design_is_changed_with_a_reason_and_only_if_the_limit_covers_it(
     for number in range(1, 5):
         spend(ledger, f"run-{number}", "0.3", f"2026-0{number}")
     with pytest.raises(LedgerError, match="needs a reason"):
-        ledger.amend(dataset="census", design="any 3")
+        ledger.amend(dataset="census", design="any 3", apart=True)
     with pytest.raises(LedgerError, match=r"Spent is epsilon 1\.2 and delta 0 already"):
-        ledger.amend(dataset="census", design="any 4", reason="longer")
+        ledger.amend(dataset="census", design="any 4", reason="longer", apart=True)
     with pytest.raises(LedgerError, match="in force already"):
         ledger.amend(dataset="census", design="any 2", reason="as it is")
-    entry = ledger.amend(dataset="census", design="at most 3 within 9", reason="longer")
+    entry = ledger.amend(dataset="census", design="at most 3 within 9", reason="longer", apart=True)
     assert (entry.body["design"], entry.body["last_period"]) == ("3 within 9", "2026-04")
     assert spend(ledger, "run-5", "0.1", "2026-05").body["design"] == "3 within 9"
     assert ledger.account("census").spent_by_one()["epsilon"] == Decimal("0.9")
@@ -491,11 +603,11 @@ def test_approvers_sign_a_changed_design(ledger: Ledger) -> None:
     with pytest.raises(ApprovalError):
         ledger.amend(dataset="census", design="any 3", reason="longer")
     entry = ledger.amend(dataset="census", design="any 3", reason="longer", key=KEY)
-    forged = {**entry.body, "design": "once"}
     entries = list(ledger.entries())[:-1]
-    hash_ = entry_hash(entry.sequence, entry.kind, forged, entry.previous)
-    with pytest.raises(LedgerIntegrityError, match="signature"):
-        replay([*entries, replace(entry, body=forged, hash=hash_)])
+    for forged in ({**entry.body, "design": "once"}, {**entry.body, "apart": True}):
+        hash_ = entry_hash(entry.sequence, entry.kind, forged, entry.previous)
+        with pytest.raises(LedgerIntegrityError, match="signature"):
+            replay([*entries, replace(entry, body=forged, hash=hash_)])
 
 
 @pytest.mark.parametrize(

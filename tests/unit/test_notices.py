@@ -14,7 +14,7 @@ from prefect._vendor.croniter import croniter
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 
-from statpress.tasks.orchestration.monitoring import SERIES_WAITING, WAITING
+from statpress.tasks.orchestration.monitoring import SERIES_RUNNING_OUT, SERIES_WAITING, WAITING
 
 (DESCRIBED,) = load_all(DEPLOY / "automations.yaml")
 NOTICES = {each["name"].removeprefix("statpress "): each for each in DESCRIBED["automations"]}
@@ -107,6 +107,25 @@ def test_a_series_that_waits_is_noticed_once_that_lasts() -> None:
     )
     assert subject == "statpress: the series monthly of lfs waits"
     assert body.startswith("2026-02 waits for its source") and "'skip'" in body
+
+
+def test_a_series_whose_budget_runs_out_is_noticed_at_once() -> None:
+    running_out = trigger("series running out")
+    words = "The budget lasts to 2026-03 and no longer, if every period is charged epsilon 1."
+    emitted = ReceivedEvent(
+        occurred=NOW,
+        event=SERIES_RUNNING_OUT,
+        resource={"prefect.resource.id": "statpress.dataset.lfs"},
+        payload={"dataset": "lfs", "words": words},
+        id=uuid.uuid4(),
+    )
+    assert running_out.immediate and running_out.covers(emitted)
+    assert running_out.expects(emitted.event) and not running_out.expects("statpress.budget.low")
+    (action,) = NOTICES["series running out"]["actions"]
+    subject, body = (
+        jinja2.Template(action[part]).render(event=emitted) for part in ("subject", "body")
+    )
+    assert subject == "statpress: the budget of lfs runs out" and body.startswith(words)
 
 
 def test_a_bundle_that_waits_is_noticed_with_the_command_that_approves_it() -> None:

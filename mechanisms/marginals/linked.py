@@ -1,0 +1,98 @@
+"""Households and their persons from noisy low-order marginals of one record a household.
+
+All private steps are those of ``mechanisms.marginals.marginals`` on the household's record: its own
+columns, its number of persons, and the columns of as many persons as it may have. Each household is
+one record and has one cell in every table, whatever its size; so replacing a household with all its
+persons moves two counts of a table by one each, and the loss is that of units of one record. That
+the record depends on the household's own rows alone is for whoever makes it
+(``tasks.source.linked``).
+
+That sizes and persons agree follows from the columns (``mechanisms.marginals.presence``), and is
+held to by the start of the records and by every swap, as are the declared rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from statpress.mechanisms.domain.columns import Column, Slot
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.presence import Presence
+from statpress.mechanisms.mechanism import Kind, Target
+from statpress.mechanisms.tables.count_tables import PAIRS, MicrodataKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedKnobs:
+    """What a config may say of linked households and persons.
+
+    Attributes:
+        one_way_share: Of the budget for tables of single columns; by default from the size of the
+            data and of the tables.
+        screen_share: Of the budget for the scores of pairs, likewise.
+    """
+
+    one_way_share: float | None = None
+    screen_share: float | None = None
+
+
+class LinkedKind(MicrodataKind):
+    """Two tables of records, households and persons."""
+
+    left_open: type = LinkedKnobs
+
+    def criterion(self, knobs: Any) -> str:
+        del knobs
+        return PAIRS
+
+    def check(self, knobs: Any, target: Target) -> None:
+        super().check(knobs, target)
+        if target.domain is not None and Presence.of(target.domain) is None:
+            raise ConfigError(
+                "The columns are not those of households and persons.",
+                where="columns",
+                next_step="Name columns of both tables of the config's section 'tables'.",
+            )
+
+
+LINKED = LinkedKind("linked")
+_OF_HOUSEHOLDS, _OF_A_PERSON = 1.5, 3.0
+
+
+def _weight(one: Column, other: Column) -> float:
+    """How much a pair of columns counts: of two persons there are many times as many pairs."""
+    places = {column.place if isinstance(column, Slot) else 0 for column in (one, other)}
+    if len(places) > 1:
+        return 1.0
+    return _OF_HOUSEHOLDS if places == {0} else _OF_A_PERSON
+
+
+@dataclass(frozen=True)
+class LinkedMarginals(Marginals):
+    """The mechanism ``marginals`` for records of households."""
+
+    name: ClassVar[str] = "linked_marginals"
+    kinds: ClassVar[tuple[Kind, ...]] = (LINKED,)
+    knobs: ClassVar[type] = LinkedKnobs
+    published_as: ClassVar[str] = ""  # its kind is published by this mechanism only
+
+    @classmethod
+    def calibrate(cls, knobs: Any, target: Target) -> Self:
+        """As ``Marginals.calibrate``, for all pairs of columns and without copies."""
+        if isinstance(knobs, LinkedKnobs):
+            columns = target.domain.columns if target.domain is not None else ()
+            groups = (
+                ColumnGroup(columns=(one.name, other.name), weight=weight)
+                for one, other in itertools.combinations(columns, 2)
+                if (weight := _weight(one, other)) != 1
+            )
+            knobs = MarginalsKnobs(
+                groups=tuple(groups),
+                one_way_share=knobs.one_way_share,
+                screen_share=knobs.screen_share,
+                copies=1,
+            )
+        return super().calibrate(knobs, target)

@@ -1,0 +1,205 @@
+"""Weighted sums of noisy tables, and what the drawing of the sample adds to their errors.
+
+The weight w_b of class b multiplies every function g of a record's cells, so a weighted sum is one
+of the tables that hold the class too, with the exact covariance of their noise
+(mechanisms.marginals.linear_moments). For the population that records were drawn from, f = w g adds
+
+    sum over records of f f' - sum over strata h of F_h F_h' / n_h,
+
+with F_h the sum of f over the n_h records of a stratum, all of them being one where none are
+declared: records are taken to be drawn independently within strata (with replacement, or as few of
+many). With clusters, of which m_h of a stratum were drawn and hold the sums F_c, it is
+
+    sum over strata h of m_h / (m_h - 1) sum over clusters c of (F_c - mean) (F_c - mean)',
+
+and at least the former (Wolter 2007, Introduction to Variance Estimation, 2nd edition, 2.4;
+doi 10.1007/978-0-387-35099-8). Ratios and coefficients have it by linearisation (Binder 1983,
+doi 10.2307/1402588). Products of noisy sums are unbiased once the covariance of their noise is
+taken off. Where the class, the columns of g and strata or clusters were not measured together, F is
+taken as the mean weight of the stratum or cluster times the sum of g: within it weight and g are
+taken as unrelated. A cluster is of the stratum that most of its records are in.
+
+**Kish's factor.** Where the class and all columns of g were not measured together, the sum of w^2
+over that of w multiplies what records of equal weights would add (Kish 1992, Weighting for unequal
+Pi, Journal of Official Statistics 8).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from statpress.mechanisms.errors import NotMeasuredError
+from statpress.mechanisms.marginals.linear_moments import (
+    ONE,
+    CellFunction,
+    Moments,
+    moments,
+    positive,
+    sampling,
+)
+from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.target_tables import Floats
+
+_SUREST = 1 - 1e-12  # a level that normal quantiles can tell from 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weights:
+    """The weights of the records of combined tables, and how the records were drawn.
+
+    Attributes:
+        residuals: The combined tables.
+        column: Position of the weight's classes.
+        values: float64[k]: the weight of each class.
+        strata: Position of the strata, if they are declared.
+        cluster: Position of the clusters, if they are declared.
+        total: The public sum of all weights in the population, if there is one: weighted totals
+            are then scaled to it.
+    """
+
+    residuals: Residuals
+    column: int
+    values: Floats = field(repr=False)
+    strata: int | None = None
+    cluster: int | None = None
+    total: float | None = None
+
+    @property
+    def of_record(self) -> CellFunction:
+        """The weight of a record, by its class."""
+        return CellFunction((self.column,), self.values)
+
+    def sums(self, functions: Sequence[CellFunction]) -> Moments:
+        """Weighted sums of functions, with the covariance of their noise.
+
+        Raises:
+            NotMeasuredError: No measured table holds the columns of one and the weight together.
+        """
+        return moments(self.residuals, [each * self.of_record for each in functions])
+
+    @functools.cached_property
+    def kish(self) -> float:
+        """The sum of squared weights over that of weights."""
+        weight = self.of_record
+        squares, plain = moments(self.residuals, [weight * weight, weight]).values
+        return max(float(squares), 0.0) / max(float(plain), 1e-300)
+
+    @property
+    def design(self) -> str:
+        """How the sampling variance is made, in words."""
+        named = [
+            word
+            for word, place in (("strata", self.strata), ("clusters", self.cluster))
+            if place is not None
+        ]
+        return " and ".join(named) or "independent draws"
+
+    def level(
+        self, confidence: float, function: CellFunction | None = None, variance: float = 0.0
+    ) -> float:
+        """The confidence of a normal interval that is as wide as Student's with few clusters.
+
+        Degrees of freedom are the clusters less the strata, or of one sum, whose variance by
+        clusters has the noise of their sums too, those of Satterthwaite 1946
+        (doi 10.2307/3002019): twice the squared variance over the variance of its estimate.
+
+        Args:
+            confidence: Of the interval that is asked for.
+            function: Whose weighted sum it is for; None for any figure.
+            variance: Of that sum, with its noise.
+        """
+        if self.cluster is None:
+            return confidence
+        from scipy.special import ndtr, stdtrit
+
+        freedom = float(max(len(self._strata_of_clusters) - len(set(self._strata_of_clusters)), 1))
+        if function is not None and variance > 0:
+            try:
+                between, noise = self._between([function])
+            except NotMeasuredError:
+                return confidence
+            unsure = 2 * max(float(between[0, 0]), 0.0) ** 2 / freedom + float(noise[0])
+            freedom = max(2 * variance**2 / max(unsure, 1e-300), 2.0)
+        return min(2 * float(ndtr(stdtrit(freedom, (1 + confidence) / 2))) - 1, _SUREST)
+
+    def sampling(self, functions: Sequence[CellFunction]) -> tuple[Floats, str]:
+        """What sampling adds to the covariance of weighted sums, float64[m, m], and by what.
+
+        Raises:
+            NotMeasuredError: No measured table holds all columns and the weight together.
+        """
+        each = sampling(self.residuals, [function * self.of_record for function in functions])
+        try:
+            return self._of_design(functions, each), self.design
+        except NotMeasuredError:
+            return each, "independent draws"
+
+    def _of_design(self, functions: Sequence[CellFunction], each: Floats) -> Floats:
+        within = each
+        for code in range(1 if self.strata is None else self.residuals.sizes[self.strata]):
+            n, found = self._part(functions, self.strata, [code])
+            if n >= 1:
+                within = within - _square(found) / n
+        within = positive(within)
+        if self.cluster is None:
+            return within
+        return within + positive(self._between(functions)[0] - within)
+
+    def _between(self, functions: Sequence[CellFunction]) -> tuple[Floats, Floats]:
+        """The covariance of weighted sums by clusters, and what noise adds to the variance of each.
+
+        A square of a sum F with noise of variance v has the variance 2 v^2 + 4 v F^2 by that.
+        """
+        size = len(functions)
+        between, noise = np.zeros((size, size)), np.zeros(size)
+        for stratum in sorted(set(self._strata_of_clusters)):
+            own = [c for c, h in enumerate(self._strata_of_clusters) if h == stratum]
+            if len(own) < 2:
+                continue
+            sums = [self._part(functions, self.cluster, [c])[1] for c in own]
+            together = _square(self._part(functions, self.cluster, own)[1])
+            found = sum(map(_square, sums)) - together / len(own)
+            between += len(own) / (len(own) - 1) * found
+            variances = np.array([np.diag(each.covariance) for each in sums])
+            noise += 2 * (variances**2).sum(axis=0)
+            noise += 4 * variances.mean(axis=0) * np.maximum(np.diag(found), 0.0)
+        return between, noise
+
+    @functools.cached_property
+    def _strata_of_clusters(self) -> list[int]:
+        """Of every cluster the stratum that most of its records are in."""
+        assert self.cluster is not None
+        if self.strata is None:
+            return [0] * self.residuals.sizes[self.cluster]
+        pair = (min(self.strata, self.cluster), max(self.strata, self.cluster))
+        table = self.residuals.table(pair)
+        return [int(code) for code in table.argmax(axis=pair.index(self.strata))]
+
+    def _part(
+        self, functions: Sequence[CellFunction], column: int | None, codes: Sequence[int]
+    ) -> tuple[float, Moments]:
+        """Of the records with some codes in a column their number, and their weighted sums."""
+        inside = ONE
+        if column is not None:
+            kept = np.zeros(self.residuals.sizes[column])
+            kept[list(codes)] = 1.0
+            inside = CellFunction((column,), kept)
+        n = float(moments(self.residuals, [inside]).values[0])
+        own = [function * inside for function in functions]
+        try:
+            return n, self.sums(own)
+        except NotMeasuredError:
+            plain, weight = moments(self.residuals, own), self.sums([inside])
+        mean = float(weight.values[0]) / max(n, 1.0)
+        spread = float(weight.covariance[0, 0]) / max(n, 1.0) ** 2
+        noise = mean**2 * plain.covariance + spread * np.outer(plain.values, plain.values)
+        return n, Moments(mean * plain.values, noise)
+
+
+def _square(sums: Moments) -> Floats:
+    """The products of sums, less what noise adds to them."""
+    return np.asarray(np.outer(sums.values, sums.values) - sums.covariance)

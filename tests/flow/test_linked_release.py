@@ -1,0 +1,140 @@
+"""Households and persons through the whole flow: two files that go together, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from households import CONFIG, made_up, write
+
+import statpress
+from statpress.configs.loading import load
+from statpress.mechanisms import errors
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.sources import of_path
+from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.query import Question, ask
+from statpress.tasks.release.steps import source_names
+
+DATASET = "households"
+
+
+@pytest.fixture
+def office(agency: Any) -> Any:
+    """An agency with an account for 400 households, and their files."""
+    agency.text = CONFIG.replace("testdata", DATASET)
+    agency.config.write_text(agency.text, encoding="utf-8")
+    agency.register(dataset=DATASET, unit="household", n_records=400, epsilon="100")
+    write(agency.config.parent, *made_up(400))
+    return agency
+
+
+def charges(office: Any) -> int:
+    return [entry.kind for entry in office.entries()].count("charge")
+
+
+def rows(bundle: Path, stem: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(bundle / "data" / f"{stem}.parquet").to_pylist()
+    return found
+
+
+def test_a_bundle_has_households_and_persons_that_go_together(office: Any) -> None:
+    bundle = office.run(insecure_seed=4).bundle
+    check_bundle(office.home, bundle, verify_bundle(bundle))
+    households, persons = rows(bundle, "survey_households"), rows(bundle, "survey_persons")
+    assert [*households[0]] == ["tenure", "n_persons", "household_id"]
+    assert [*persons[0]] == ["relation", "age", "household_id", "person_id"]
+    assert [each["household_id"] for each in households] == list(range(1, 401))
+    assert [each["person_id"] for each in persons] == list(range(1, len(persons) + 1))
+    present = Counter(each["household_id"] for each in persons)
+    assert all(present[each["household_id"]] == each["n_persons"] for each in households)
+    members: dict[int, list[dict[str, Any]]] = {}
+    for each in persons:
+        members.setdefault(each["household_id"], []).append(each)
+    for those in members.values():
+        relations = [each["relation"] for each in those]
+        assert relations[0] == "reference" and relations.count("reference") == 1
+        assert relations.count("spouse") <= 1
+    written = pyarrow.csv.read_csv(bundle / "data" / "survey_persons.csv")
+    assert written["household_id"].to_pylist() == [each["household_id"] for each in persons]
+
+
+def test_its_metadata_say_how_files_are_merged(office: Any) -> None:
+    bundle = office.run(insecure_seed=4).bundle
+    package = json.loads((bundle / "datapackage.json").read_text())
+    schemas = {each["name"]: each["schema"] for each in package["resources"] if "schema" in each}
+    assert schemas["survey_households-csv"]["primaryKey"] == ["household_id"]
+    assert schemas["survey_persons-csv"]["foreignKeys"] == [
+        {
+            "fields": ["household_id"],
+            "reference": {"resource": "survey_households-csv", "fields": ["household_id"]},
+        }
+    ]
+    sets = {
+        each["@id"]: each
+        for each in json.loads((bundle / "croissant.json").read_text())["recordSet"]
+    }
+    assert sets["survey_persons"]["key"] == {"@id": "survey_persons/person_id"}
+    (joined,) = [each for each in sets["survey_persons"]["field"] if "references" in each]
+    assert joined["references"] == {"field": {"@id": "survey_households/household_id"}}
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert stated["unit_in_words"] == "one household with all its persons"
+    assert "one household with all its persons" in (bundle / "PRIVACY.md").read_text()
+    assert "merged by `household_id`" in (bundle / "README.md").read_text()
+
+
+def test_its_noisy_tables_answer_questions(office: Any) -> None:
+    office.replace("epsilon: 3,", "epsilon: 50,")
+    bundle = office.run(insecure_seed=4).bundle
+    true = Counter(len([p for p in made_up(400)[1] if p["hid"] == hid][:3]) for hid in range(400))
+    answer = ask(bundle, Question(columns=("n_persons",), conditions={}))
+    for cell in answer["cells"]:
+        wanted = true[int(cell["values"]["n_persons"])]
+        assert abs(cell["estimate"] - wanted) < 6 * cell["standard_error"] + 1e-9
+    release = statpress.open(bundle)
+    merged = release.persons().merge(release.households(), on="household_id")
+    assert len(merged) == len(release.persons())
+
+
+def orphan(households: list[Any], persons: list[Any]) -> None:
+    persons.append({"pid": 77, "hid": 9000, "relation": "child", "age": 3})
+
+
+def key_twice(households: list[Any], persons: list[Any]) -> None:
+    persons.append({**persons[0], "age": 40})
+
+
+def two_references(households: list[Any], persons: list[Any]) -> None:
+    place = next(i for i, each in enumerate(persons) if each["relation"] == "spouse")
+    persons[place] = {**persons[place], "relation": "reference"}
+
+
+@pytest.mark.parametrize("fault", [orphan, key_twice, two_references])
+def test_faults_are_refused_before_the_charge_without_a_value(office: Any, fault: Any) -> None:
+    households, persons = made_up(400)
+    fault(households, persons)
+    write(office.config.parent, households, persons)
+    with pytest.raises(errors.QualityGateError) as caught:
+        office.run(insecure_seed=4)
+    assert "9000" not in str(caught.value) and charges(office) == 0
+
+
+def test_dropped_persons_are_in_no_record(office: Any) -> None:
+    office.replace("    at_most: 3\n", "    at_most: 3\n    orphans: drop\n")
+    whole = office.run(insecure_seed=4).bundle
+    households, persons = made_up(400)
+    orphan(households, persons)
+    write(office.config.parent, households, persons)
+    again = office.run(insecure_seed=4).bundle
+    assert rows(whole, "survey_persons") == rows(again, "survey_persons")
+
+
+def test_both_sources_have_to_be_the_accounts(office: Any) -> None:
+    folder = office.config.parent
+    named = [of_path(str(folder / f"{each}.parquet")) for each in ("households", "persons")]
+    assert list(source_names(load(office.config))) == named

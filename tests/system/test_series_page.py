@@ -1,0 +1,141 @@
+"""``series.html`` in a browser: how it looks, whom it asks, who can read it.
+
+Pictures and the printed page are files of the test run (tests/README.md).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from browser import Browser, missing, opened
+from monthly import Office
+from requirements import lacking
+
+pytestmark = pytest.mark.system
+WIDTHS = (360, 768, 1280)
+LAST = "datapackage.json."
+PRODUCTS = """\
+products:
+  regions: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [region, born],
+    share: 0.6, title: Regions by year of birth}
+  income: {accept: mostly_noise, kind: estimate, statistic: mean, columns: [pay], share: 0.4}
+publish: {directory: releases, formats: [csv]}
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) -> Path:
+    """Of a series that drifts, with a gap, a changed definition and a bundle that is broken."""
+    with pytest.MonkeyPatch.context() as patch:
+        agency = founded(tmp_path_factory.mktemp("series"))
+        office = Office(agency, patch).on("2026-12-11")
+        head, _, _ = agency.text.partition("products:")
+        agency.text = head.replace("delta: 0", "delta: 1.0e-8") + PRODUCTS
+        agency.replace("last: 2000-12-31", "last: 1969-12-31")
+        agency.replace("epsilon: 0.1", "epsilon: 0.4")
+        rng = np.random.default_rng(1)
+        months = ["2026-01", "2026-02", "2026-03", "2026-05", "2026-06", "2026-07"]
+        for number, month in enumerate(months):
+            north = rng.random(len(office.table)) < 0.3 + 0.08 * number
+            regions = pa.array(np.where(north, "north", "south").tolist())
+            table = office.table.set_column(0, "region", regions)
+            pq.write_table(table, agency.folder / "data" / f"{month}.parquet")
+            if month == "2026-05":
+                agency.replace("[north, south]", "[north, south, <east>]")
+            if month == "2026-07":
+                (bundle,) = office.bundles()["2026-02"]
+                (bundle / "README.md").write_text("")
+            office.release(month)
+        return Path(agency.releases / "lfs" / "series.html")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures are kept: the folder that ``STATPRESS_TEST_PICTURES`` names, or pytest's."""
+    kept = os.environ.get("STATPRESS_TEST_PICTURES")
+    return Path(kept) if kept else tmp_path_factory.mktemp("pictures")
+
+
+@pytest.fixture(scope="module")
+def browser(pictures: Path) -> Iterator[Browser]:
+    if reason := missing():
+        lacking(reason)
+    with opened(pictures / "chromium.log") as found:
+        yield found
+
+
+def test_it_looks_well_at_every_width_by_day_and_by_night(
+    page: Path, browser: Browser, pictures: Path
+) -> None:
+    browser.heard()
+    browser.see(page.as_uri(), "Left out of this page: 2026-02/", "<east>", LAST)
+    papers = set()
+    for width in WIDTHS:
+        for scheme in ("light", "dark"):
+            browser.look(width, scheme)
+            shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
+            assert shown <= inner == width, "it scrolls sideways"
+            papers.add(browser.run("getComputedStyle(document.body).backgroundColor"))
+            browser.photograph(pictures / f"series-{width}-{scheme}.png")
+            sizes = browser.run(
+                "[...document.querySelectorAll('.plot svg')]"
+                ".filter(each => !each.closest('details:not([open])'))"
+                ".map(each => [each.clientWidth, each.clientHeight])"
+            )
+            assert len(sizes) > 4 and all(w > 80 and h > 50 for w, h in sizes)
+    assert len(papers) == 2
+    browser.print_to(pictures / "series.pdf")
+    assert (pictures / "series.pdf").read_bytes().startswith(b"%PDF")
+    messages, requests = browser.heard()
+    assert messages == [] and requests == [page.as_uri()]
+    print(f"pictures are in {pictures}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
+def test_whoever_cannot_see_it_can_read_it(
+    page: Path, browser: Browser, scheme: str, width: int
+) -> None:
+    browser.see(page.as_uri(), LAST)
+    browser.look(width, scheme)
+    browser.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert browser.faults() == []
+    # Twin: a chart without words would be found.
+    browser.run("document.querySelector('.plot').removeAttribute('aria-label')")
+    assert {each[1] for each in browser.faults()} == {"role-img-alt"}
+
+
+def test_every_chart_has_its_figures_and_every_link_leads_to_a_bundle(
+    page: Path, browser: Browser
+) -> None:
+    browser.see(page.as_uri(), LAST)
+    charts, tables = browser.run(
+        "[document.querySelectorAll('.trends').length,"
+        " document.querySelectorAll('.trends table').length]"
+    )
+    assert charts == tables > 3
+    links = browser.run(
+        "[...document.querySelectorAll('main a')].map(each => each.getAttribute('href'))"
+    )
+    assert len([each for each in links if each.endswith("report.html")]) >= 5
+    for link in links:
+        assert link.startswith("./") and (page.parent / link).is_file(), link
+    moved = shutil.copytree(page.parent, page.parent.parent / "moved", symlinks=True)
+    browser.see((moved / page.name).as_uri(), LAST)
+
+
+def test_everything_that_folds_opens_by_keyboard(page: Path, browser: Browser) -> None:
+    browser.see(page.as_uri(), LAST)
+    reached = browser.run(
+        "[...document.querySelectorAll('summary')].every("
+        "  each => { each.focus(); return document.activeElement === each; })"
+    )
+    assert reached is True

@@ -1,0 +1,126 @@
+"""Records of households: sizes and persons agree, rules hold, whatever the noise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from coded import CodesInMemory
+from households import loaded, made_up, record_of
+
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.marginals.linked import LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.marginals.presence import Presence
+from statpress.mechanisms.marginals.swaps import swap_towards
+from statpress.mechanisms.marginals.target_tables import (
+    TargetTable,
+    boxes_of,
+    counts_of,
+    impossible_records,
+    possible_cells,
+)
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
+
+N = 400
+
+
+def domain_in(folder: Path) -> Domain:
+    return loaded(folder).domain
+
+
+def private(domain: Domain) -> CodesInMemory:
+    households, persons = made_up(N)
+    rows = [record_of(h, [p for p in persons if p["hid"] == h["hid"]]) for h in households]
+    codes = np.array(rows, dtype=np.uint8)
+    return CodesInMemory(domain, N, tuple(codes.T.copy()))
+
+
+def there(domain: Domain, codes: np.ndarray) -> np.ndarray:
+    """bool[n, places, columns]: where there is somebody, as each column says."""
+    presence = Presence.of(domain)
+    assert presence is not None
+    return np.stack(
+        [
+            np.stack([codes[:, c] != domain.columns[c].size - 1 for c in place], axis=1)
+            for place in presence.places
+        ],
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+def test_sizes_agree_and_rules_hold_in_every_household(tmp_path: Path, epsilon: float) -> None:
+    domain = domain_in(tmp_path)
+    target = Target(epsilon=epsilon, delta=1e-6, n_records=N, n_cells=1, domain=domain)
+    mechanism = LinkedMarginals.calibrate(LinkedKnobs(), target)
+    assert target.allows(mechanism.loss(n_records=N, n_cells=1))
+    released = mechanism.release(private(domain), SeededRandomness(np.random.PCG64(3)))
+    found = mechanism.postprocess(released)
+    codes = np.stack(found.codes, axis=1)
+    sizes = codes[:, 1].astype(int)
+    assert len(codes) == N and len({*sizes.tolist()}) > 1
+    wanted = np.arange(3) < sizes[:, None]
+    assert np.array_equal(there(domain, codes), np.repeat(wanted[..., None], 2, axis=2))
+    named = {name: codes[:, i].astype(np.int64) for i, name in enumerate(domain.names)}
+    assert not any(pattern.contains(named).any() for pattern in domain.rules)
+    assert not impossible_records(codes, boxes_of(domain)).any()
+
+
+def test_sizes_are_combined_from_all_tables_that_measure_them(tmp_path: Path) -> None:
+    domain = domain_in(tmp_path)
+    presence = Presence.of(domain)
+    assert presence is not None
+    rng, errors = np.random.default_rng(1), []
+    sizes = np.array([0.1, 0.3, 0.4, 0.2])
+    true = [np.full(3, 1 / 3), sizes]
+    for place in range(3):
+        for column in presence.places[place]:
+            k = domain.columns[column].size
+            true.append(np.append(np.full(k - 1, (1 - sizes[: place + 1].sum()) / (k - 1)),
+                                  sizes[: place + 1].sum()))  # fmt: skip
+    for _ in range(60):
+        noisy = [p + 0.02 * rng.standard_normal(len(p)) for p in true]
+        projected = [np.maximum(p, 0) / np.maximum(p, 0).sum() for p in noisy]
+        found = presence.agreeing(projected, noisy, [0.0004] * len(noisy))
+        assert np.isclose(found[1].sum(), 1)
+        for place, columns in enumerate(presence.places, 1):
+            for column in columns:
+                assert np.isclose(found[column][-1], found[1][:place].sum())
+                assert np.isclose(found[column].sum(), 1)
+        errors.append([np.abs(found[1] - sizes).sum(), np.abs(noisy[1] - sizes).sum()])
+    combined, alone = np.mean(errors, axis=0)
+    assert combined < 0.85 * alone
+
+
+def test_columns_of_persons_say_of_each_other_where_nobody_is(tmp_path: Path) -> None:
+    domain = domain_in(tmp_path)
+    sizes, boxes = [column.size for column in domain.columns], boxes_of(domain)
+    first, second = domain.names.index("relation_1"), domain.names.index("relation_2")
+    possible = possible_cells((first, second), sizes, boxes)
+    assert not possible[4, :4].any() and possible[4, 4] and possible[0, 4]
+    same = possible_cells((first, first + 1), sizes, boxes)
+    assert not same[4, :92].any() and not same[:4, 92].any() and same[4, 92]
+    size = possible_cells((1, second), sizes, boxes)
+    assert size[0].tolist() == [False] * 4 + [True] and not size[2:, 4].any()
+
+
+def test_swaps_without_the_boxes_would_part_sizes_and_persons(tmp_path: Path) -> None:
+    """The broken twin: what the boxes keep is not kept by the targets alone."""
+    domain = domain_in(tmp_path)
+    codes = np.stack(private(domain).columns, axis=1)
+    sizes = [column.size for column in domain.columns]
+    rng = np.random.default_rng(2)
+    targets = []
+    for column in (0, 1):  # tenure and size, each with who is in the second place
+        shape = sizes[column], sizes[4]
+        (counts,) = counts_of(codes, [(column, 4)], [shape])
+        wanted = np.roll(counts.reshape(shape), 1, axis=0).astype(float)
+        targets.append(TargetTable((column, 4), wanted, 1.0))
+    for boxes, parted in ((boxes_of(domain), False), ((), True)):
+        swapped = codes.copy()
+        swap_towards(swapped, targets, rng, boxes=boxes)
+        assert Counter(map(tuple, swapped.tolist())) != Counter(map(tuple, codes.tolist()))
+        assert bool(impossible_records(swapped, boxes_of(domain)).any()) is parted
