@@ -674,9 +674,9 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
         series, source = release.config.series, ""
         panel = ""
         if series is not None:
-            from statpress.tasks.release.steps import source_name
+            from statpress.tasks.release.steps import source_names
 
-            source = source_name(release).replace(series.current or series.period.first, "*")
+            source = source_names(release)[0].replace(series.current or series.period.first, "*")
             panel = (
                 " If a person takes part in a few periods only, as in a panel, add --design, such"
                 f" as --design '8 consecutive {series.period.by}s'; else all periods add up."

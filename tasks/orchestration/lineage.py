@@ -31,7 +31,7 @@ from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.monitoring import run_name
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.run_places import Outcome
-from statpress.tasks.release.steps import source_name
+from statpress.tasks.release.steps import source_names
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
@@ -206,7 +206,7 @@ def _input(release: Release) -> InputDataset:
         if name in declared
     ]
     schema = schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
-    namespace, name = _named(source_name(release))
+    namespace, name = _named(source_names(release)[0])
     return InputDataset(namespace=namespace, name=name, facets={"schema": schema})
 
 
