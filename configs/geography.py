@@ -33,7 +33,7 @@ from statpress.configs.yaml_text import Document, Findings, Place, read_text
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.places.geography import Geography
-from statpress.mechanisms.places.outlines import Outlines, Ring, is_path, simplified, tile
+from statpress.mechanisms.places.outlines import LONGEST, Outlines, Ring, is_path, simplified, tile
 from statpress.mechanisms.places.tree import Tree
 
 TextFile = StrictStr | Annotated[list[StrictStr], Field(min_length=1)]
@@ -43,6 +43,7 @@ FILES = ("file", "names", "sizes", "boundaries")
 _CSV, _FEATURES = ".csv", (".geojson", ".topojson")
 _PLACE, _WITHIN = "place", "within"
 _MOST_SIZE = 10**15
+_STATA = 2_000
 _TOO_FEW = "The line does not have as many values as the header."
 
 
@@ -124,6 +125,26 @@ def geographies(
                 lines[key] = list(_parsed(written, label, features=features))
             found[name] = _geography(name, section, columns, lines, document)
     return found, texts
+
+
+def check_outlines(
+    places: Mapping[str, Geography], formats: Sequence[str], document: Document
+) -> None:
+    """Refuse outlines that are too long for text in files of Stata.
+
+    Raises:
+        ConfigError: The config asks for such files.
+    """
+    for name, geography in places.items():
+        drawn = geography.outlines
+        longest = max(map(len, drawn.paths)) if drawn else 0
+        if "dta" in formats and longest > _STATA:
+            raise ConfigError(
+                f"An outline takes {longest:,} bytes, and text in files of Stata at most "
+                f"{_STATA:,}.",
+                where=document.where(("geography", name, "boundaries")),
+                next_step="Leave 'dta' out of publish.formats, or give tiles.",
+            )
 
 
 def _parsed(written: Sequence[str], label: str, *, features: bool = False) -> Iterator[_Line]:
@@ -392,10 +413,10 @@ def _outlines(lines: Sequence[_Line], tree: Tree) -> Outlines:
                 f"Row and column of '{code}' are not whole numbers from 1 to {_MOST_TILES}.",
                 where=line.where,
             )
-        if not tiles and not is_path(drawn[0]):
+        if not tiles and not (len(drawn[0]) <= LONGEST and is_path(drawn[0])):
             raise ConfigError(
                 f"The outline of '{code}' is not a path of whole numbers, such as "
-                "'M0 0l20 0 0 20 -20 0z'.",
+                f"'M0 0l20 0 0 20 -20 0z', of at most {LONGEST:,} bytes.",
                 where=line.where,
             )
         listed[code] = line
@@ -427,7 +448,7 @@ def _outlines(lines: Sequence[_Line], tree: Tree) -> Outlines:
     return Outlines(
         level,
         tuple(tile(int(each[1]) - 1, int(each[2]) - 1) for each in found),
-        tuple(each[3] if len(each) > 3 else each[0] for each in found),
+        tuple((each[3] if len(each) > 3 else each[0]).strip() for each in found),
     )
 
 

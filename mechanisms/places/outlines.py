@@ -31,6 +31,8 @@ _FINE = WIDEST * 2**10  # steps in which points are told apart
 _TOLERANCES = [0.7 * 2**k for k in range(5)]  # steps
 MOST_BYTES = 400_000
 """Of all paths together."""
+LONGEST = 32_000
+"""Bytes of one path, which is a text of a data file: SPSS takes 32,767."""
 _PART = re.compile(r"M(\d{1,5}) (\d{1,5})l(-?\d{1,5} -?\d{1,5}(?: -?\d{1,5} -?\d{1,5})*)z")
 _PATH = re.compile(f"(?:{_PART.pattern})+")
 
@@ -99,7 +101,8 @@ def simplified(rings: Mapping[str, Sequence[Ring]], most: int = MOST_BYTES) -> d
             name: "".join(_paths(own, junctions, tolerance * step, step))
             for name, own in placed.items()
         }
-        if sum(map(len, drawn.values())) <= most:
+        lengths = list(map(len, drawn.values()))
+        if sum(lengths) <= most and max(lengths) <= LONGEST:
             break
     return drawn
 

@@ -99,7 +99,7 @@ _PLACES = {
 }
 _OUTLINES = {
     "outline": ("string", "Path of the place on a map, as SVG has it; null where there is none."),
-    "label": ("string", "What a map writes into the place; may be blank."),
+    "label": ("string", "What a map writes into the place; null for nothing."),
 }
 
 
@@ -386,7 +386,7 @@ def _places(name: str, geography: Geography, drawn: bool) -> DataTable:
         if outlines:
             there, nothing = outlines.level == level, [None] * len(codes)
             own["outline"] = outlines.paths if there else nothing
-            own["label"] = outlines.labels if there else nothing
+            own["label"] = [each or None for each in outlines.labels] if there else nothing
         for key, values in own.items():
             columns[key].extend(values)
     return replace(listed, expected=listed.most_rows, rows=value_rows(columns))

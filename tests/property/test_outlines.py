@@ -89,6 +89,9 @@ def test_paths_keep_to_the_bytes_and_to_the_shape() -> None:
         areas = {name: area(path) for name, path in drawn.items()}
         mean = sum(areas.values()) / len(areas)
         assert all(abs(each / mean - 1) < 0.35 for each in areas.values())
+    wound = [(math.cos(k / 1e5), math.sin(k / 9)) for k in range(30_000)]
+    (path,) = simplified({"one": [[*wound, wound[0]]]}).values()
+    assert len(path) <= outlines.LONGEST
     (whole,) = simplified({"one": [[(0, 0), (0, 60), (60, 60), (60, 0), (0, 0)]]}).values()
     assert whole.count("M") == 1 and len(next(rings_of(whole))) == 4
 

@@ -301,6 +301,7 @@ BOUNDARY_FAULTS = {
     "row 0": (TILES.replace("B1,2", "B1,0"), "line 4", "Row and column of 'B1'"),
     "too few": (TILES + "D\n", "line 6", "as many values"),
     "header": ("place;row\n", "line 1", "header of a file of boundaries is 'place,row,column' or"),
+    "too long": (f"place,outline\nA1,M0 0l{'1 1 ' * 9000}1 1z\n", "line 2", "32,000 bytes"),
     "a script": ('place,outline\nA1,"M0 0l1 1 2 2z""/><script>"\n', "line 2", "not a path"),
 }
 
@@ -336,3 +337,13 @@ def test_faults_of_geojson(tmp_path: Path, fault: str) -> None:
 def test_boundaries_lie_in_files_of_a_known_ending(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.csv or \.geojson or \.topojson file"):
         bounded(tmp_path, feature("A"), name="b.json")
+
+
+def test_outlines_that_files_of_stata_cannot_hold_are_refused(tmp_path: Path) -> None:
+    """Before the charge: the file would be refused when it is written."""
+    lines = ["place,outline", f"A,M0 0l{'1 1 ' * 500}1 1z", "B,M0 0l1 0 0 1z", "C,M0 0l1 0 0 1z"]
+    text = BOUNDED.replace("{directory: releases}", "{directory: releases, formats: [FORMAT]}")
+    b = "\n".join(lines)
+    assert geography_of(tmp_path, text.replace("FORMAT", "sav"), b=b).outlines is not None
+    with pytest.raises(ConfigError, match=r"2,00\d bytes.*Stata at most 2,000"):
+        geography_of(tmp_path, text.replace("FORMAT", "dta"), b=b)
