@@ -10,13 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from browser import Browser, missing, opened
+from countries import country
 from requirements import lacking
 
+from statpress.configs.loading import load
 from statpress.configs.order import Order
 from statpress.flows.demo import PLACES
+from statpress.mechanisms.places.place_tables import NoisyPlaces
+from statpress.tasks.pages.blocks import Page, Section
+from statpress.tasks.pages.rendering import rendered
+from statpress.tasks.products.place_map import place_map
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
@@ -217,3 +224,61 @@ def test_all_can_use_it_at_every_width(bundle: Path, browser: Browser, scheme: s
             "{ each.focus(); return document.activeElement === each && each.labels.length; })"
         )
         assert focused == [1, 1, 1]
+
+
+TRACTS = """\
+title: t
+dataset: d
+source: {path: people.csv}
+privacy: {adjacency: replace_one, unit: record, n_records: 1000000}
+budget: {epsilon: 1, delta: 1e-6}
+domain:
+  tract: {type: categorical, categories: {file: codes.txt}}
+  age: {type: integer, lower: 0, upper: 99, width: 20}
+geography:
+  tract: {levels: [county, tract], file: places.csv, boundaries: tracts.geojson}
+products:
+  people: {kind: table, columns: [age], at: [county, tract]}
+publish: {directory: releases}
+"""
+
+
+def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser) -> None:
+    """Their outlines, of 120,000 points, are in the page once, and so are all figures."""
+    areas = country(55, 3, points=10)
+    features = [
+        {"type": "Feature", "id": code, "geometry": {"type": "Polygon", "coordinates": rings}}
+        for code, rings in areas.items()
+    ]
+    files = {
+        "release.yaml": TRACTS,
+        "codes.txt": "\n".join(areas),
+        "places.csv": "county,tract\n" + "".join(f"c{c.split('-')[0]},{c}\n" for c in areas),
+        "tracts.geojson": json.dumps({"type": "FeatureCollection", "features": features}),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (product,) = load(tmp_path / "release.yaml").plan().products
+    mechanism: Any = product.mechanism
+    geography, rng = mechanism.places, np.random.default_rng(1)
+    assert sum(map(len, geography.outlines.paths)) < MOST_BYTES
+    values = tuple(
+        (2**20 * rng.normal(1e6 / 5 / n, 15, (n, 5))).astype(np.int64)
+        for n in (geography.tree.sizes[table.level] for table in mechanism.tables)
+    )
+    raw = NoisyPlaces(
+        product.domain, geography, mechanism.tables, mechanism.scales(), values, 10**6
+    )
+    drawn = place_map(raw, raw.estimates(), {name: {"name": name} for name in product.domain.names})
+    assert drawn is not None and [len(level.views) for level in drawn.levels] == [6, 6]
+    page = tmp_path / "page.html"
+    page.write_text(rendered(Page("Areas", [Section("a", LAST, [drawn])])), encoding="utf-8")
+    assert page.stat().st_size < 3_000_000
+    browser.see(page.as_uri(), LAST)
+    browser.look(360, "dark")
+    browser.run(CHOOSE % json.dumps(["tract", "age: 20 to 39", "7-9"]))
+    assert browser.run("document.querySelectorAll('.marked').length") == 1
+    assert browser.run("document.querySelectorAll('.place').length") == 3025
+    shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
+    assert shown <= inner == 360
+    browser.heard()
