@@ -671,12 +671,13 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
     """What stops a run, or should be known before it."""
     found = warnings(release, plan)
     if remaining is None:
-        series, source = release.config.series, ""
-        panel = ""
+        series, panel = release.config.series, ""
+        sources: list[str] = []
         if series is not None:
             from statpress.tasks.release.steps import source_names
 
-            source = source_names(release)[0].replace(series.current or series.period.first, "*")
+            period = series.current or series.period.first
+            sources = [name.replace(period, "*") for name in source_names(release)]
             panel = (
                 " If a person takes part in a few periods only, as in a panel, add --design, such"
                 f" as --design '8 consecutive {series.period.by}s'; else all periods add up."
@@ -684,7 +685,7 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
         found.append(
             f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
             "run would stop. Register it once, with the budget of its whole life in place of the "
-            f"capitals: '{registration(release.config, source)}'.{panel}"
+            f"capitals: '{registration(release.config, sources)}'.{panel}"
         )
     return found
 

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
@@ -39,12 +39,12 @@ def remember_home(folder: Path | None) -> None:
     _HOME.set(folder)
 
 
-def registration(config: ReleaseConfig, source: str = "") -> str:
+def registration(config: ReleaseConfig, sources: Sequence[str] = ()) -> str:
     """The command that registers a config's dataset, but for the limits.
 
     Args:
         config: Of the release.
-        source: What the account is about, if the command says so.
+        sources: What the account is about, if the command says so.
     """
     from statpress.configs.release_config import UnitColumn
     from statpress.mechanisms.domain.domain import Adjacency, Unit
@@ -59,7 +59,8 @@ def registration(config: ReleaseConfig, source: str = "") -> str:
         words += ["--adjacency", config.privacy.adjacency]
     else:
         words += [f"--{config.privacy.size_name.replace('_', '-')}", str(size)]
-    words += ["--source", source] if source else []
+    for source in sources:
+        words += ["--source", source]
     limit = "--epsilon EPSILON" if config.budget.rho is None else "--policy zcdp --rho RHO"
     return f"{shlex.join(words)} {limit} --delta DELTA"
 

@@ -33,7 +33,7 @@ from statpress.mechanisms.marginals.linear_moments import (
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals, query
 from statpress.mechanisms.marginals.target_tables import Floats
-from statpress.mechanisms.marginals.weights import Weights
+from statpress.mechanisms.marginals.weighted_sums import Weights
 
 Kept = Mapping[str, Collection[int]]
 """Per column the codes of the records that count."""

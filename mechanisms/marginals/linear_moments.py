@@ -161,7 +161,7 @@ KISH = "Kish's factor"
 
 
 class Weighting(Protocol):
-    """What weights of records make of sums over them (statpress.mechanisms.marginals.weights)."""
+    """What weights of records make of sums over them (``marginals.weighted_sums``)."""
 
     def sums(self, functions: Sequence[CellFunction]) -> Moments:
         """Weighted sums of functions, with the covariance of their noise."""

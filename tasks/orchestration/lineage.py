@@ -133,7 +133,7 @@ class Lineage:
             producer=PRODUCER,
             run=Run(str(UUID(self.run_id)), _run_facets(release, self.run_id) if release else {}),
             job=Job(namespace, name, facets={"jobType": job_type}),
-            inputs=[_input(release)] if release else [],
+            inputs=_inputs(release) if release else [],
             outputs=[_output(outcome)] if outcome and published else [],
         )
 
@@ -192,22 +192,25 @@ def _run_facets(release: Release, run_id: str) -> dict[str, Any]:
     return facets
 
 
-def _input(release: Release) -> InputDataset:
-    """The source by the name that its account has for it, with the columns that are declared."""
+def _inputs(release: Release) -> list[InputDataset]:
+    """The sources by the names that the account has for them, with their declared columns."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import schema_dataset
 
-    declared = release.config.domain
-    fields = [
-        schema_dataset.SchemaDatasetFacetFields(
-            name, declared[name].type, getattr(declared[name], "label", None)
-        )
-        for name in release.domain.names
-        if name in declared
-    ]
-    schema = schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
-    namespace, name = _named(source_names(release)[0])
-    return InputDataset(namespace=namespace, name=name, facets={"schema": schema})
+    config = release.config
+    linked = config.linked and (config.linked.households.domain, config.linked.persons.domain)
+    found = []
+    for source, declared in zip(source_names(release), linked or (config.domain,), strict=True):
+        fields = [
+            schema_dataset.SchemaDatasetFacetFields(
+                name, column.type, getattr(column, "label", None)
+            )
+            for name, column in declared.items()
+        ]
+        schema = schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
+        namespace, name = _named(source)
+        found.append(InputDataset(namespace=namespace, name=name, facets={"schema": schema}))
+    return found
 
 
 def _output(outcome: Outcome) -> OutputDataset:

@@ -28,7 +28,7 @@ from statpress.mechanisms.marginals.linked import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import Residuals
-from statpress.mechanisms.marginals.weights import Weights
+from statpress.mechanisms.marginals.weighted_sums import Weights
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables

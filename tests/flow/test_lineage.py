@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import households
 import pytest
 from bad_input import CANARY, RARE
 from monthly import monthly
@@ -264,3 +265,13 @@ def test_what_goes_wrong_with_events_delays_a_release_shortly_and_changes_nothin
     assert kinds.count("charge") == 1 and kinds.count("publish") == 1
     logs = "".join(each.read_text() for each in agency.home.folder("curator").rglob("*.log"))
     assert logs.count("was not sent") == 2
+
+
+def test_both_tables_of_households_are_inputs_with_their_own_columns(tmp_path: Path) -> None:
+    release = households.loaded(tmp_path)
+    own, persons = lineage._inputs(release)
+    linked = release.config.linked
+    for found, table in ((own, linked.households), (persons, linked.persons)):
+        assert [field.name for field in found.facets["schema"].fields] == list(table.domain)
+        assert found.name.endswith(table.source.path.rpartition("/")[2])
+    assert own.name != persons.name

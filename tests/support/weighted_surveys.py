@@ -20,7 +20,7 @@ from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals, combine
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values
 from statpress.mechanisms.marginals.target_tables import Group, counts_of
-from statpress.mechanisms.marginals.weights import Weights
+from statpress.mechanisms.marginals.weighted_sums import Weights
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
 

@@ -17,7 +17,7 @@ from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.linear_moments import KISH, ONE
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, combine
-from statpress.mechanisms.marginals.weights import Weights
+from statpress.mechanisms.marginals.weighted_sums import Weights
 
 N = 3000
 RNG = np.random.default_rng(3)
