@@ -510,19 +510,27 @@ def counts_of_file(
 
 
 def public_path(
-    relative: str, folder: Path, sources: Sequence[str], noun: str, *, where: str
+    relative: str,
+    folder: Path,
+    sources: Sequence[str],
+    noun: str,
+    *,
+    where: str,
+    endings: Sequence[str] = (".csv",),
 ) -> Path:
-    """The path of a CSV file that is published with the config; for arguments see ``with_counts``.
+    """The path of a file that is published with the config; for arguments see ``with_counts``.
 
     Raises:
         ConfigError: It is not below the config's folder, or it is the source.
     """
-    path = None if "\0" in relative else (folder / relative).resolve()
-    if path is None or path.suffix != ".csv" or folder.resolve() not in path.parents:
+    path, listed = None, " or ".join(endings)
+    if "\0" not in relative:
+        path = (folder / relative).resolve()
+    if path is None or path.suffix not in endings or folder.resolve() not in path.parents:
         raise ConfigError(
-            f"'{relative}' is not a .csv file in or below the config's folder.",
+            f"'{relative}' is not a {listed} file in or below the config's folder.",
             where=where,
-            next_step=f"Keep public {noun} in a .csv file in the config's folder.",
+            next_step=f"Keep public {noun} in a {listed} file in the config's folder.",
         )
     files = [file for each in sources for file in (folder / each, *_globbed(folder, each))]
     if any(_same(path, each) for each in files):

@@ -5,7 +5,9 @@ names of the levels, from below the root down, and a line has the codes of a pla
 it and of those that it lies in; a place that ends further up leaves the last values blank. Or its
 header is ``place,within``, and a line has a code and that of the place that it lies in, blank for
 the root. A file of names has the header ``place,name``, one of sizes ``place,size`` with whole
-numbers for all places without places in them.
+numbers for all places without places in them. One of boundaries has a tile for each place of a
+level, ``place,row,column`` and perhaps ``label``, or an outline, ``place,outline``; or it is
+GeoJSON or TopoJSON, which becomes lines of outlines (mechanisms.places.outlines).
 
 What these files hold is published with the config, whose text takes their lines in.
 """
@@ -13,10 +15,14 @@ What these files hold is published with the config, whose text takes their lines
 from __future__ import annotations
 
 import csv
+import io
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +33,17 @@ from statpress.configs.yaml_text import Document, Findings, Place, read_text
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.outlines import LONGEST, Outlines, Ring, is_path, simplified, tile
 from statpress.mechanisms.places.tree import Tree
 
 TextFile = StrictStr | Annotated[list[StrictStr], Field(min_length=1)]
 """A path from the config's folder, or the lines of the file themselves."""
 
-FILES = ("file", "names", "sizes")
+FILES = ("file", "names", "sizes", "boundaries")
+_CSV, _FEATURES = ".csv", (".geojson", ".topojson")
 _PLACE, _WITHIN = "place", "within"
 _MOST_SIZE = 10**15
+_STATA = 2_000
 _TOO_FEW = "The line does not have as many values as the header."
 
 
@@ -52,6 +61,11 @@ class GeographyConfig(Section):
         description="CSV file of public sizes, or its lines. Only their proportions matter, to "
         "divide the budget and to say what errors to expect.",
     )
+    boundaries: TextFile | None = Field(
+        default=None,
+        description="GeoJSON or TopoJSON file of the places of one level, or a CSV file of tiles, "
+        "or its lines, for a map in the report.",
+    )
     known_totals: bool = Field(
         default=False,
         description="The sizes are the exact numbers of records, and public: estimates meet them.",
@@ -65,18 +79,19 @@ class _Line:
     values: Sequence[str]
     file: str
     number: int
+    unit: str = "line"
 
     @property
     def where(self) -> str:
-        """The file and the line."""
-        return f"{self.file}, line {self.number}"
+        """The file and the line, or the feature of GeoJSON."""
+        return f"{self.file}, {self.unit} {self.number}"
 
 
 def geographies(
     config: Mapping[str, GeographyConfig],
     columns: Mapping[str, Column],
     document: Document,
-    path_of: Callable[[str, str], Path],
+    path_of: Callable[[str, str, Sequence[str]], Path],
     findings: Findings,
 ) -> tuple[dict[str, Geography], dict[Place, list[str]]]:
     """The geographies that are in order, by column, and the lines of their files by place.
@@ -85,7 +100,8 @@ def geographies(
         config: The section, as far as it is valid.
         columns: Those that are in order.
         document: Places of the values, for messages.
-        path_of: From what a key says, and its place for messages, to the path of a public file.
+        path_of: From what a key says, its place for messages and the endings that its file may
+            have, to the path of a public file.
         findings: Take what is wrong.
     """
     found: dict[str, Geography] = {}
@@ -97,19 +113,43 @@ def geographies(
                 if (given := getattr(section, key)) is None:
                     continue
                 where = document.where(("geography", name, key))
-                written, label = given, where
+                written, label, features = given, where, False
                 if isinstance(given, str):
                     label = f"{where}: {given}"
-                    written = read_text(path_of(given, where), label).splitlines()
+                    endings = (_CSV, *_FEATURES) if key == "boundaries" else (_CSV,)
+                    path = path_of(given, where, endings)
+                    text = read_text(path, label)
+                    features = path.suffix in _FEATURES
+                    written = _outlined(text, label) if features else text.splitlines()
                     texts["geography", name, key] = written
-                lines[key] = list(_parsed(written, label))
+                lines[key] = list(_parsed(written, label, features=features))
             found[name] = _geography(name, section, columns, lines, document)
     return found, texts
 
 
-def _parsed(written: Sequence[str], label: str) -> Iterator[_Line]:
-    """The lines that are not empty, the header first."""
-    for number, text in enumerate(written, 1):
+def check_outlines(
+    places: Mapping[str, Geography], formats: Sequence[str], document: Document
+) -> None:
+    """Refuse outlines that are too long for text in files of Stata.
+
+    Raises:
+        ConfigError: The config asks for such files.
+    """
+    for name, geography in places.items():
+        drawn = geography.outlines
+        longest = max(map(len, drawn.paths)) if drawn else 0
+        if "dta" in formats and longest > _STATA:
+            raise ConfigError(
+                f"An outline takes {longest:,} bytes, and text in files of Stata at most "
+                f"{_STATA:,}.",
+                where=document.where(("geography", name, "boundaries")),
+                next_step="Leave 'dta' out of publish.formats, or give tiles.",
+            )
+
+
+def _parsed(written: Sequence[str], label: str, *, features: bool = False) -> Iterator[_Line]:
+    """The lines that are not empty, the header first; or those that features became."""
+    for number, text in enumerate(written, 0 if features else 1):
         if text.strip():
             try:
                 (values,) = csv.reader([text], strict=True)
@@ -117,7 +157,7 @@ def _parsed(written: Sequence[str], label: str) -> Iterator[_Line]:
                 raise ConfigError(
                     "The line is not one of a CSV file.", where=f"{label}, line {number}"
                 ) from None
-            yield _Line(values, label, number)
+            yield _Line(values, label, number, "feature" if features else "line")
 
 
 def _geography(
@@ -181,6 +221,7 @@ def _geography(
         names=tuple(tuple(names.get(code, code) for code in codes) for codes in tree.codes),
         sizes=sizes,
         exact=section.known_totals,
+        outlines=_outlines(lines["boundaries"], tree) if "boundaries" in lines else None,
     )
 
 
@@ -341,3 +382,155 @@ def _sizes(
     if not sizes.sum():
         raise ConfigError("All sizes are 0.", where=where)
     return sizes
+
+
+_TILES, _OUTLINE = ("row", "column"), ("outline",)
+_MOST_TILES = 200
+_MOST_OUTLINES = 500_000
+
+
+def _outlines(lines: Sequence[_Line], tree: Tree) -> Outlines:
+    """The outlines of all places of one level, by a file of tiles or of outlines."""
+    header, *rest = lines
+    kinds = [[_PLACE, *each] for each in (_TILES, (*_TILES, "label"), _OUTLINE)]
+    if list(header.values) not in kinds:
+        raise ConfigError(
+            f"The header of a file of boundaries is {_either(kinds)}.",
+            where=header.where,
+            next_step="A file of GeoJSON is named .geojson, one of TopoJSON .topojson.",
+        )
+    tiles = len(header.values) > 2
+    listed: dict[str, _Line] = {}
+    for line in rest:
+        if len(line.values) != len(header.values):
+            raise ConfigError(_TOO_FEW, where=line.where)
+        code, *drawn = line.values
+        if code in listed:
+            raise ConfigError(f"The place '{code}' is listed twice.", where=line.where)
+        whole = all(each.isascii() and each.isdigit() for each in drawn[:2])
+        if tiles and not (whole and all(1 <= int(each[:5]) <= _MOST_TILES for each in drawn[:2])):
+            raise ConfigError(
+                f"Row and column of '{code}' are not whole numbers from 1 to {_MOST_TILES}.",
+                where=line.where,
+            )
+        if not tiles and not (len(drawn[0]) <= LONGEST and is_path(drawn[0])):
+            raise ConfigError(
+                f"The outline of '{code}' is not a path of whole numbers, such as "
+                f"'M0 0l20 0 0 20 -20 0z', of at most {LONGEST:,} bytes.",
+                where=line.where,
+            )
+        listed[code] = line
+    level = max(range(len(tree.levels)), key=lambda k: len(listed.keys() & set(tree.codes[k])))
+    name, codes = tree.levels[level], tree.codes[level]
+    for code, line in listed.items():
+        if code not in codes:
+            raise ConfigError(
+                f"The level '{name}' has no place '{code}'.",
+                where=line.where,
+                next_step="The places of a file of boundaries are those of one level.",
+            )
+    lacking = next((code for code in codes if code not in listed), None)
+    if lacking is not None:
+        raise ConfigError(
+            f"The place '{lacking}' of the level '{name}' has no boundary.",
+            where=header.file,
+            next_step=f"Give the boundaries of all places of the level '{name}'.",
+        )
+    found = [listed[code].values for code in codes]
+    if not tiles and (length := sum(len(each[1]) for each in found)) > _MOST_OUTLINES:
+        raise ConfigError(
+            f"The outlines take {length:,} bytes, and a map has at most {_MOST_OUTLINES:,}.",
+            where=header.file,
+            next_step="Give the boundaries of a level with fewer places.",
+        )
+    if not tiles:
+        return Outlines(level, tuple(each[1] for each in found), ("",) * len(codes))
+    return Outlines(
+        level,
+        tuple(tile(int(each[1]) - 1, int(each[2]) - 1) for each in found),
+        tuple((each[3] if len(each) > 3 else each[0]).strip() for each in found),
+    )
+
+
+def _either(kinds: Sequence[Sequence[str]]) -> str:
+    return " or ".join(f"'{','.join(each)}'" for each in kinds)
+
+
+def _outlined(text: str, label: str) -> list[str]:
+    """Lines of outlines, from GeoJSON (RFC 7946) or TopoJSON with the codes of places."""
+    features: Any = None
+    with suppress(ValueError, KeyError, TypeError, IndexError, RecursionError):
+        given = json.loads(text)
+        features = _of_topology(given) if given["type"] == "Topology" else given["features"]
+    if not isinstance(features, list) or not features:
+        raise ConfigError(
+            "The file is not a feature collection of GeoJSON, or a topology with one object.",
+            where=label,
+            next_step="Write one whose features have the code of a place as 'id', or as their "
+            "property 'place'.",
+        )
+    rings: dict[str, list[Ring]] = {}
+    for number, feature in enumerate(features, 1):
+        where = f"{label}, feature {number}"
+        try:
+            code = feature["id"] if "id" in feature else feature["properties"][_PLACE]
+            shape = feature["geometry"]
+            polygons = {"Polygon": [shape["coordinates"]], "MultiPolygon": shape["coordinates"]}
+            own: list[Ring] = [
+                [(float(point[0]), float(point[1])) for point in ring]
+                for polygon in polygons[shape["type"]]
+                for ring in polygon
+            ]
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise ConfigError(
+                "The feature is not a polygon or multipolygon with the code of a place.",
+                where=where,
+                next_step="The code is the feature's 'id', or its property 'place'.",
+            ) from None
+        if str(code) in rings:
+            raise ConfigError(f"The place '{code}' is listed twice.", where=where)
+        if not own or not all(len(ring) > 3 for ring in own):
+            raise ConfigError(f"The place '{code}' has a ring of less than 4 points.", where=where)
+        if not all(
+            math.isfinite(x) and abs(x) <= 360 and abs(y) <= 90 for ring in own for x, y in ring
+        ):
+            raise ConfigError(
+                f"The place '{code}' has points that are not longitude and latitude in degrees.",
+                where=where,
+                next_step="Write the file in WGS 84, as GeoJSON asks for.",
+            )
+        rings[str(code)] = own
+    rows = [[_PLACE, *_OUTLINE], *([code, path] for code, path in simplified(rings).items())]
+    return [_csv_line(row) for row in rows]
+
+
+def _of_topology(given: Any) -> list[dict[str, Any]]:
+    """The features of a topology with one object; one without polygons has no coordinates."""
+    transform = given.get("transform", {"scale": [1, 1], "translate": [0, 0]})
+    scale, shift = np.array(transform["scale"]), np.array(transform["translate"])
+    arcs = [np.array(arc, dtype=np.float64)[:, :2] for arc in given["arcs"]]
+    if "transform" in given:  # whole steps, each from the point before
+        arcs = [np.cumsum(arc, axis=0) * scale + shift for arc in arcs]
+
+    def ring(places: Sequence[int]) -> list[Any]:
+        parts = [arcs[k] if k >= 0 else arcs[~k][::-1] for k in places]
+        return [parts[0][0].tolist(), *(point for part in parts for point in part[1:].tolist())]
+
+    def polygons(shape: Any) -> Any:
+        if shape["type"] == "Polygon":
+            return [ring(each) for each in shape["arcs"]]
+        return [[ring(each) for each in polygon] for polygon in shape["arcs"]]
+
+    (collection,) = given["objects"].values()
+    return [
+        {**each, "geometry": {"type": each["type"], "coordinates": polygons(each)}}
+        if each["type"] in ("Polygon", "MultiPolygon")
+        else {"geometry": each}
+        for each in collection["geometries"]
+    ]
+
+
+def _csv_line(values: Sequence[str]) -> str:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="").writerow(values)
+    return written.getvalue()

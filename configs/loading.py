@@ -29,7 +29,7 @@ from statpress.configs.checks import (
     rest_of,
 )
 from statpress.configs.columns import COLUMNS, CategoriesFile, RangeConfig
-from statpress.configs.geography import GeographyConfig, geographies
+from statpress.configs.geography import GeographyConfig, check_outlines, geographies
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
@@ -434,11 +434,12 @@ def load_order(order: Order) -> Release:
             config.geography,
             columns,
             document,
-            lambda named, where: public_path(
-                named, path.parent, config.source.files, "places", where=where
+            lambda named, where, endings: public_path(
+                named, path.parent, config.source.files, "places", where=where, endings=endings
             ),
             findings,
         )
+        check_outlines(places, config.publish.formats, document)
         weight = survey_weight(config, domain, document, path.parent, findings)
         requests = tuple(
             requests_of(config, domain, shares, document, path.parent, findings, places, weight)

@@ -20,8 +20,13 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import keeping_log
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
-CONFIGS = ("happiness.yaml", "census2000.yaml", "census2000_estimates.yaml")
+CONFIGS = (
+    "happiness.yaml", "census2000.yaml", "census2000_estimates.yaml", "census2000_places.yaml",
+)  # fmt: skip
 """The shipped configs that the demo's folder gets; the first is the one it presses."""
+
+PLACES = ("us_divisions.csv", "us_tiles.csv")
+"""Public files that these name."""
 
 BUDGETS = {
     "happiness": {"epsilon": "10", "delta": "1e-5"},
@@ -37,7 +42,7 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
         The planned release, and whether its dataset was registered before.
     """
     write_demo_data(directory / "data")
-    for name in CONFIGS:
+    for name in (*CONFIGS, *PLACES):
         copy = directory / name
         if not copy.exists():
             with as_file(files("statpress.configs") / name) as shipped:

@@ -300,19 +300,27 @@ class PlaceEstimates:
         chosen = [
             (level, int(at)) for level, own in enumerate(factors) for at in np.nonzero(own)[0]
         ]
+        if len(chosen) == 1:  # as the general sum has it, without a pass over all places
+            return self.of_place(*chosen[0])
         values, variances = {}, {}
         for part, estimates in self.parts.items():
             depth = len(estimates.weights.tree.levels)
             if any(each.any() for each in factors[depth:]):
                 continue
-            if len(chosen) == 1:  # as the general sum has it, without a pass over all places
-                ((level, place),) = chosen
-                value = estimates.values[level][place]
-                variance = float(estimates.weights.down[level][place])
-            else:
-                value, variance = estimates.combination(factors[:depth])
+            value, variance = estimates.combination(factors[:depth])
             if math.isfinite(variance):
                 values[part], variances[part] = value, variance
+        return Residuals(self.sizes, values, variances)
+
+    def of_place(self, level: int, place: int) -> Residuals:
+        """The residuals of a place; those that can be estimated."""
+        values, variances = {}, {}
+        for part, estimates in self.parts.items():
+            if level < len(estimates.weights.tree.levels):
+                variance = float(estimates.weights.down[level][place])
+                if math.isfinite(variance):
+                    values[part] = estimates.values[level][place]
+                    variances[part] = variance
         return Residuals(self.sizes, values, variances)
 
     def _topmost(self, leaves: NDArray[np.bool_]) -> list[Floats]:

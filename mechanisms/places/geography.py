@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.places.outlines import Outlines
 from statpress.mechanisms.places.tree import Places, Tree
 
 
@@ -21,6 +22,7 @@ class Geography:
         names: By level the names of its places, for people.
         sizes: Public sizes float64[n] of the places of the last level; None if none are known.
         exact: Whether the sizes are the numbers of records, and not only about in proportion.
+        outlines: For a map; None without one.
     """
 
     column: str
@@ -29,6 +31,7 @@ class Geography:
     names: tuple[tuple[str, ...], ...]
     sizes: NDArray[np.float64] | None = None
     exact: bool = False
+    outlines: Outlines | None = None
 
     def __str__(self) -> str:
         return self.column

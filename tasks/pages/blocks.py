@@ -289,6 +289,65 @@ class Explorer:
 
 
 @dataclass(frozen=True)
+class MapView:
+    """A figure of every place of a level.
+
+    Attributes:
+        label: To choose it by.
+        words: What the figure is, with its unit.
+        shades: By place from 0, the lowest, upwards; None without a figure.
+        hatched: By place whether its interval is wide.
+        values: By place the figure.
+        intervals: By place its interval.
+        legend: By shade what it stands for.
+    """
+
+    label: str
+    words: str
+    shades: Sequence[int | None]
+    hatched: Sequence[bool]
+    values: Sequence[str]
+    intervals: Sequence[str]
+    legend: Sequence[str]
+
+
+@dataclass(frozen=True)
+class MapLevel:
+    """Places of a level.
+
+    Attributes:
+        name: Of the level.
+        places: Their names.
+        within: By outline the place that it belongs to.
+        views: What can be shown of them; at least one.
+    """
+
+    name: str
+    places: Sequence[str]
+    within: Sequence[int]
+    views: Sequence[MapView]
+
+
+@dataclass(frozen=True)
+class PlaceMap:
+    """Places shaded by a figure, and a table of it; without scripts the first of the first level.
+
+    Attributes:
+        title: What it shows.
+        paths: Of the outlines, ``M x y l dx dy ... z`` in whole numbers.
+        labels: Written into them; may be blank.
+        levels: To choose from; at least one.
+        note: How it is to be read.
+    """
+
+    title: Text
+    paths: Sequence[str]
+    labels: Sequence[str]
+    levels: Sequence[MapLevel]
+    note: Text
+
+
+@dataclass(frozen=True)
 class Trend:
     """A line over the positions of some ``Trends``, with its band; None where there is nothing.
 
@@ -338,7 +397,7 @@ class Trends:
     folded: str = ""
 
 
-Block = Trends | Prose | Facts | Grid | Chart | Gallery | Slider | Relations | Explorer
+Block = Trends | Prose | Facts | Grid | Chart | Gallery | Slider | Relations | Explorer | PlaceMap
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ import itertools
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from statpress.mechanisms.places.outlines import extent
 from statpress.tasks.pages import numbers
 from statpress.tasks.pages.blocks import (
     Block,
@@ -30,6 +31,7 @@ from statpress.tasks.pages.blocks import (
     Gallery,
     Grid,
     Page,
+    PlaceMap,
     Prose,
     Relations,
     Section,
@@ -143,6 +145,7 @@ _KINDS = {
     Slider: "slider",
     Relations: "relations",
     Explorer: "explorer",
+    PlaceMap: "map",
     Trends: "trends",
 }
 
@@ -157,13 +160,14 @@ def rendered(
     """
     from markupsafe import Markup
 
-    charts, sliders = itertools.count(1), itertools.count(1)
+    charts, sliders, maps = itertools.count(1), itertools.count(1), itertools.count(1)
     kinds = {type(each) for section in page.sections for each in _blocks(section)}
     kinds |= set(map(type, values.values()))
-    explores = pictures and Explorer in kinds
-    names = [*(["slider.js"] if Slider in kinds else []), *(["explorer.js"] if explores else [])]
-    script = "".join(map(_text, names))
-    sheets = ["style.css", *(["explorer.css"] if kinds & {Explorer, Relations} else [])]
+    explores, has_map = pictures and Explorer in kinds, pictures and PlaceMap in kinds
+    scripts = {"slider.js": Slider in kinds, "explorer.js": explores, "map.js": has_map}
+    script = "".join(_text(name) for name, needed in scripts.items() if needed)
+    chooses = kinds & {Explorer, Relations, PlaceMap}
+    sheets = ["style.css", *(["explorer.css"] if chooses else []), *(["map.css"] * has_map)]
     sheets += ["trends.css"] if Trends in kinds else []
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
     return (
@@ -181,6 +185,11 @@ def rendered(
             figures=figures,
             is_number=_is_number,
             number_of_slider=lambda: next(sliders),
+            number_of_map=lambda: next(maps),
+            pictures=pictures,
+            frame_of=_frame,
+            map_data=_map_data,
+            middle_of=_middle,
             explores=explores,
             as_json=_as_json,
             code=code,
@@ -209,6 +218,44 @@ def _blocks(section: Section) -> Iterator[Block]:
     yield from section.blocks
     for part in section.parts:
         yield from _blocks(part)
+
+
+def _frame(paths: Sequence[str]) -> tuple[int, int, int, int]:
+    """The view box of a map: left, top, width and height."""
+    lefts, tops, rights, bottoms = zip(*map(extent, paths), strict=True)
+    left, top = min(lefts), min(tops)
+    return left, top, max(rights) - left, max(bottoms) - top
+
+
+def _middle(path: str) -> tuple[float, float]:
+    left, top, right, bottom = extent(path)
+    return (left + right) / 2, (top + bottom) / 2
+
+
+def _map_data(drawn: PlaceMap) -> dict[str, Any]:
+    """What ``templates/map.js`` takes: a mark for each place, ``-`` for one without a shade."""
+    return {
+        "levels": [
+            {
+                "name": level.name,
+                "places": level.places,
+                "within": level.within,
+                "views": [
+                    {
+                        "label": view.label,
+                        "words": view.words,
+                        "shades": "".join("-" if s is None else str(s) for s in view.shades),
+                        "hatched": "".join(str(int(each)) for each in view.hatched),
+                        "values": view.values,
+                        "intervals": view.intervals,
+                        "legend": view.legend,
+                    }
+                    for view in level.views
+                ],
+            }
+            for level in drawn.levels
+        ]
+    }
 
 
 def _as_json(data: Mapping[str, Any]) -> Markup:

@@ -18,6 +18,7 @@ from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.residuals import GRID
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.outlines import Outlines, is_path
 from statpress.mechanisms.places.place_tables import (
     MeasuredTable,
     NoisyPlaces,
@@ -28,17 +29,17 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.tables.count_tables import TABLE
 from statpress.tasks.bundle.formats import read_rows, written_file
 from statpress.tasks.bundle.rows import cell_rows, value_rows
-from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Prose, Section
+from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Intervals, Prose, Section
 from statpress.tasks.pages.numbers import count, measured, share
 from statpress.tasks.products.distributions import (
     CERTAIN,
     NORMAL_95,
     WHISKERS,
-    bars,
     cell_names,
     reach_95,
 )
 from statpress.tasks.products.noisy_tables import read_tables
+from statpress.tasks.products.place_map import place_map
 from statpress.tasks.products.product_kind import (
     ProductKind,
     ReaderWords,
@@ -95,6 +96,10 @@ _PLACES = {
     "name": ("string", "Of the place."),
     "within": ("string", "Code of the place of the level above that it lies in; null at the root."),
     "size": ("integer", "Public size of a place of the last level; null where none is known."),
+}
+_OUTLINES = {
+    "outline": ("string", "Path of the place on a map, as SVG has it; null where there is none."),
+    "label": ("string", "What a map writes into the place; null for nothing."),
 }
 
 
@@ -298,8 +303,15 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
         figure = None
         if written_file(folder, f"{name}_places") is not None:  # after the draw
             release = published_places(folder, name, stated, resources)
-            chart, figure = _chart(release)
-            blocks += [chart] if chart is not None else []
+            estimates = release.estimates()
+            fields = {
+                field["name"]: field
+                for resource in resources
+                for field in resource.get("schema", {}).get("fields", ())
+            }
+            chart, figure = _chart(release, estimates)
+            drawn = (place_map(release, estimates, fields), chart)
+            blocks += [each for each in drawn if each is not None]
         return ReportPart("tables of places", Section(_anchor(name), name, blocks), figure)
 
 
@@ -307,9 +319,9 @@ def _anchor(name: str) -> str:
     return f"product-{name}"
 
 
-def _chart(release: NoisyPlaces) -> tuple[Chart | None, Fact | None]:
-    """The records of the places of the lowest level that is still easily drawn."""
-    estimates, tree = release.estimates(), release.geography.tree
+def _chart(release: NoisyPlaces, estimates: PlaceEstimates) -> tuple[Chart | None, Fact | None]:
+    """The records of the places of the lowest level that is still easily drawn, largest first."""
+    tree = release.geography.tree
     depth = len(estimates.weights[()].tree.levels)
     drawn = [level for level in range(1, depth) if tree.sizes[level] <= MOST_BARS]
     if not drawn:
@@ -319,18 +331,25 @@ def _chart(release: NoisyPlaces) -> tuple[Chart | None, Fact | None]:
     errors = np.sqrt(estimates.variances(level, ()))
     if not np.isfinite(errors).all():
         return None, None
-    names = release.geography.names[level]
+    order = np.argsort(-values, kind="stable")
+    values, errors = values[order], errors[order]
+    names = [release.geography.names[level][place] for place in order]
     title = f"Records by {tree.levels[level]}"
-    most = int(np.argmax(values))
     rows = [
         [name, count(value), reach_95(error)]
         for name, value, error in zip(names, values, errors, strict=True)
     ]
     chart = Chart(
         title,
-        bars(names, values, errors),
-        f"Estimated records of every {tree.levels[level]}; most are in {names[most]}, "
-        f"{count(values[most])}.",
+        Intervals(
+            names,
+            values.tolist(),
+            (values - NORMAL_95 * errors).tolist(),
+            (values + NORMAL_95 * errors).tolist(),
+            "records",
+        ),
+        f"Estimated records of every {tree.levels[level]}; most are in {names[0]}, "
+        f"{count(values[0])}.",
         Grid((tree.levels[level], "records", "± 95 %"), rows, title="Figures", folded=True),
         WHISKERS,
         wide=True,
@@ -342,25 +361,33 @@ def _chart(release: NoisyPlaces) -> tuple[Chart | None, Fact | None]:
 
 def _places(name: str, geography: Geography, drawn: bool) -> DataTable:
     """The file of who lies in whom."""
-    tree = geography.tree
+    tree, outlines = geography.tree, geography.outlines
+    described_by = _PLACES | (_OUTLINES if outlines else {})
     listed = DataTable(
         stem=f"{name}_places",
-        fields=described(_PLACES),
+        fields=described(described_by),
         title="places, and which lies in which",
         most_rows=sum(tree.sizes),
     )
     if not drawn:
         return listed
-    columns: dict[str, list[Any]] = {each: [] for each in _PLACES}
+    columns: dict[str, list[Any]] = {each: [] for each in described_by}
     for level, codes in enumerate(tree.codes):
         above = [tree.codes[level - 1][at] for at in tree.parents[level - 1]] if level else [None]
         sized = geography.sizes is not None and level == len(tree.levels) - 1
         sizes = geography.sizes.astype(np.int64).tolist() if sized else [None] * len(codes)  # type: ignore[union-attr]
-        for key, values in zip(
-            _PLACES,
-            ([tree.levels[level]] * len(codes), codes, geography.names[level], above, sizes),
-            strict=True,
-        ):
+        own = {
+            "level": [tree.levels[level]] * len(codes),
+            "place": codes,
+            "name": geography.names[level],
+            "within": above,
+            "size": sizes,
+        }
+        if outlines:
+            there, nothing = outlines.level == level, [None] * len(codes)
+            own["outline"] = outlines.paths if there else nothing
+            own["label"] = [each or None for each in outlines.labels] if there else nothing
+        for key, values in own.items():
             columns[key].extend(values)
     return replace(listed, expected=listed.most_rows, rows=value_rows(columns))
 
@@ -404,7 +431,18 @@ def _read_geography(folder: Path, name: str, stated: Mapping[str, Any]) -> Geogr
         names=tuple(tuple(row["name"] for row in rows[level]) for level in levels),
         sizes=None if None in sizes else np.array(sizes, dtype=np.float64),
         exact=bool(stated["known_totals"]),
+        outlines=_read_outlines([rows[level] for level in levels]),
     )
+
+
+def _read_outlines(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Outlines | None:
+    for level, own in enumerate(rows):
+        paths = tuple(row.get("outline") or "" for row in own)
+        if any(paths):
+            if not all(map(is_path, paths)):
+                raise ValueError("an outline is not a path")
+            return Outlines(level, paths, tuple(row["label"] or "" for row in own))
+    return None
 
 
 def _read(

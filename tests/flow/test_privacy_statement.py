@@ -160,7 +160,9 @@ def planned(config: Path, charged: dict[str, Any], *, seed: int | None = None) -
     return charged | stated
 
 
-@pytest.mark.parametrize("name", ["census2000", "census2000_estimates", "happiness"])
+@pytest.mark.parametrize(
+    "name", ["census2000", "census2000_estimates", "census2000_places", "happiness"]
+)
 def test_of_the_shipped_configs(name: str, charged: dict[str, Any]) -> None:
     stated = planned(ROOT / "configs" / f"{name}.yaml", charged)
     check(stated)

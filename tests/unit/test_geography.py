@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from statpress.configs.loading import load
 from statpress.configs.requests import ProductRequest
 from statpress.mechanisms.errors import ConfigError, StatpressError
+from statpress.mechanisms.places import outlines
 from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.outlines import extent
 
 CONFIG = """\
 title: t
@@ -208,6 +211,142 @@ def test_a_level_that_would_be_a_column_of_every_table_is_refused(tmp_path: Path
     path.write_text(CONFIG.replace("[state, tract]", "[raw, tract]").replace("{state:", "{raw:"))
     with pytest.raises(ConfigError, match="column of every table of places"):
         load(path)
+
+
+TILES = "place,row,column,label\nA1,1,1,\nA2,1,2,two\nB1,2,1,b\nC,2,2,c\n"
+BOUNDED = CONFIG.replace("file: places.csv", "file: places.csv, boundaries: b.csv")
+
+
+def feature(code: object, x: float = 0, **more: object) -> dict[str, object]:
+    ring = [[x, 0], [x + 1, 0], [x + 1, 1], [x, 1], [x, 0]]
+    geometry = {"type": "Polygon", "coordinates": [ring]} | more
+    return {"type": "Feature", "id": code, "geometry": geometry}
+
+
+def bounded(folder: Path, *features: object, name: str = "b.geojson") -> Geography:
+    text = json.dumps({"type": "FeatureCollection", "features": features})
+    (folder / name).write_text(text)
+    return geography_of(folder, BOUNDED.replace("b.csv", name))
+
+
+def test_tiles_are_the_outlines_of_a_level(tmp_path: Path) -> None:
+    drawn = geography_of(tmp_path, BOUNDED, b=TILES).outlines
+    assert drawn is not None and drawn.level == 2
+    assert drawn.labels == ("", "two", "b", "c")
+    assert [extent(path)[:2] for path in drawn.paths] == [(0, 0), (20, 0), (0, 20), (20, 20)]
+    named = geography_of(tmp_path, BOUNDED, b="place,row,column\nA,1,1\nB,1,2\nC,1,3\n").outlines
+    assert named is not None and (named.level, named.labels) == (1, ("A", "B", "C"))
+
+
+def test_boundaries_of_geojson_are_published_as_outlines(tmp_path: Path) -> None:
+    """A config with the lines that were published gives the same outlines."""
+    features: list[dict[str, Any]] = [feature("C", 3), feature("B", 1), feature("A")]
+    features[1] |= {"properties": {"place": "B"}}
+    del features[1]["id"]
+    found = bounded(tmp_path, *features)
+    assert found.outlines is not None and found.outlines.level == 1
+    lefts = [extent(path)[0] for path in found.outlines.paths]
+    assert lefts == [0, outlines.WIDEST // 4, 3 * outlines.WIDEST // 4]
+    release = load(tmp_path / "release.yaml")
+    assert "place,outline" in release.text and "coordinates" not in release.text
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "release.yaml").write_text(release.text)
+    again: Any = load(other / "release.yaml").requests[0].knobs.geography
+    assert again.outlines == found.outlines
+
+
+def test_a_topology_gives_the_outlines_of_its_features(tmp_path: Path) -> None:
+    """Two squares with a common arc, which one of them has backwards, and one of two parts."""
+    square = [[[8, 4], [2, 0], [0, 2], [-2, 0], [0, -2]]]
+    topology = {
+        "type": "Topology",
+        "transform": {"scale": [0.5, 0.5], "translate": [0, 0]},
+        "arcs": [[[2, 0], [0, 2]], [[2, 2], [-2, 0], [0, -2], [2, 0]],
+                 [[2, 2], [2, 0], [0, -2], [-2, 0]], [[5, 0], [1, 0], [0, 1], [-1, -1]], *square],
+        "objects": {"states": {"type": "GeometryCollection", "geometries": [
+            {"type": "Polygon", "id": "A", "arcs": [[0, 1]]},
+            {"type": "Polygon", "properties": {"place": "B"}, "arcs": [[2, 0]]},
+            {"type": "MultiPolygon", "id": "C", "arcs": [[[3]], [[-5]]]},
+        ]}},
+    }  # fmt: skip
+    (tmp_path / "b.topojson").write_text(json.dumps(topology))
+    drawn = geography_of(tmp_path, BOUNDED.replace("b.csv", "b.topojson")).outlines
+    whole = [
+        feature("A"), feature("B", 1),
+        feature("C", type="MultiPolygon", coordinates=[
+            [[[2.5, 0], [3, 0], [3, 0.5], [2.5, 0]]],
+            [[[4, 2], [5, 2], [5, 3], [4, 3], [4, 2]]],
+        ]),
+    ]  # fmt: skip
+    same = bounded(tmp_path, *whole).outlines
+    assert drawn is not None and same is not None
+    assert [corners(path) for path in drawn.paths] == [corners(path) for path in same.paths]
+    topology["objects"] = {}
+    (tmp_path / "b.topojson").write_text(json.dumps(topology))
+    with pytest.raises(ConfigError, match="a topology with one object"):
+        geography_of(tmp_path, BOUNDED.replace("b.csv", "b.topojson"))
+
+
+def corners(path: str) -> list[set[tuple[int, int]]]:
+    return [set(ring) for ring in outlines.rings_of(path)]
+
+
+BOUNDARY_FAULTS = {
+    "another code": (TILES + "D,3,3,d\n", "line 6", "level 'tract' has no place 'D'"),
+    "two levels": (TILES + "A,3,3,d\n", "line 6", "level 'tract' has no place 'A'"),
+    "a place without": (TILES.replace("B1,2,1,b\n", ""), "b.csv", "'B1' of the level 'tract'"),
+    "twice": (TILES + "A1,3,3,d\n", "line 6", "'A1' is listed twice"),
+    "no row": (TILES.replace("B1,2", "B1,x"), "line 4", "Row and column of 'B1'"),
+    "row 0": (TILES.replace("B1,2", "B1,0"), "line 4", "Row and column of 'B1'"),
+    "too few": (TILES + "D\n", "line 6", "as many values"),
+    "header": ("place;row\n", "line 1", "header of a file of boundaries is 'place,row,column' or"),
+    "too long": (f"place,outline\nA1,M0 0l{'1 1 ' * 9000}1 1z\n", "line 2", "32,000 bytes"),
+    "a script": ('place,outline\nA1,"M0 0l1 1 2 2z""/><script>"\n', "line 2", "not a path"),
+}
+
+
+@pytest.mark.parametrize("fault", BOUNDARY_FAULTS)
+def test_faults_of_boundaries(tmp_path: Path, fault: str) -> None:
+    text, where, problem = BOUNDARY_FAULTS[fault]
+    with pytest.raises(ConfigError) as caught:
+        geography_of(tmp_path, BOUNDED, b=text)
+    assert problem in str(caught.value) and where in caught.value.where
+
+
+GEOJSON_FAULTS: dict[str, tuple[list[object], str, str]] = {
+    "another code": ([feature("A"), feature("D", 2)], "feature 2", "has no place 'D'"),
+    "no code": ([feature("A"), {"geometry": None}], "feature 2", "not a polygon"),
+    "a point": ([feature("A", type="Point")], "feature 1", "not a polygon"),
+    "twice": ([feature("A"), feature("A", 2)], "feature 2", "'A' is listed twice"),
+    "metres": ([feature("A", 500_000)], "feature 1", "not longitude and latitude"),
+    "a line": ([feature("A", coordinates=[[[0, 0], [1, 1]]])], "feature 1", "less than 4 points"),
+    "nothing": ([], "b.geojson", "not a feature collection"),
+    "lacking": ([feature("A"), feature("B", 2)], "b.geojson", "'C' of the level 'state'"),
+}
+
+
+@pytest.mark.parametrize("fault", GEOJSON_FAULTS)
+def test_faults_of_geojson(tmp_path: Path, fault: str) -> None:
+    features, where, problem = GEOJSON_FAULTS[fault]
+    with pytest.raises(ConfigError) as caught:
+        bounded(tmp_path, *features)
+    assert problem in str(caught.value) and where in caught.value.where
+
+
+def test_boundaries_lie_in_files_of_a_known_ending(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.csv or \.geojson or \.topojson file"):
+        bounded(tmp_path, feature("A"), name="b.json")
+
+
+def test_outlines_that_files_of_stata_cannot_hold_are_refused(tmp_path: Path) -> None:
+    """Before the charge: the file would be refused when it is written."""
+    lines = ["place,outline", f"A,M0 0l{'1 1 ' * 500}1 1z", "B,M0 0l1 0 0 1z", "C,M0 0l1 0 0 1z"]
+    text = BOUNDED.replace("{directory: releases}", "{directory: releases, formats: [FORMAT]}")
+    b = "\n".join(lines)
+    assert geography_of(tmp_path, text.replace("FORMAT", "sav"), b=b).outlines is not None
+    with pytest.raises(ConfigError, match=r"2,00\d bytes.*Stata at most 2,000"):
+        geography_of(tmp_path, text.replace("FORMAT", "dta"), b=b)
 
 
 def test_two_tables_of_a_product_with_one_file_are_refused(tmp_path: Path) -> None:
