@@ -37,6 +37,7 @@ from statpress.mechanisms.estimates.pair_moments import PairEstimate
 from statpress.mechanisms.estimates.regression_moments import RegressionEstimate
 from statpress.mechanisms.estimates.subsample_split import SplitEstimate
 from statpress.mechanisms.functions.bernstein import FunctionRelease
+from statpress.mechanisms.marginals.linked import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.places.place_tables import PlaceTables
 from statpress.mechanisms.tables.bootstrap import Bootstrap
@@ -227,7 +228,16 @@ def _(mechanism: Marginals) -> Noise:
     """Of a single column, which gets the whole budget."""
     squared = 2 * mechanism.unit_records**2 / mechanism.mu**2
     reason = _FINE.format("one table, see test_marginal_steps.py and test_marginals_sampler.py")
-    return Noise({"one_way": math.sqrt(squared)}, reason)
+    return Noise({"column_0": math.sqrt(squared)}, reason)
+
+
+@noise_of.register
+def _(mechanism: LinkedMarginals) -> Noise:
+    """Of columns, which share a part of the budget by the power 2/3 of their cells."""
+    parts = np.array(mechanism.sizes) ** (2 / 3)
+    squared = 2 / (mechanism.mu**2 * Fraction(mechanism.shares.one_way) * parts / parts.sum())
+    sds = {f"column_{i}": math.sqrt(each) for i, each in enumerate(squared)}
+    return Noise(sds, _FINE.format("tables, see test_marginal_steps.py"))
 
 
 @noise_of.register

@@ -204,7 +204,7 @@ class Noise:
         if hasattr(raw, "numbers"):
             found: Mapping[str, Any] = raw.numbers
         elif hasattr(raw, "one_way"):
-            found = {"one_way": [table.counts for table in raw.one_way]}
+            found = {f"column_{i}": table.counts for i, table in enumerate(raw.one_way)}
         elif hasattr(raw, "geography"):
             found = {f"table_{i}": each / GRID for i, each in enumerate(raw.values)}
         else:

@@ -222,6 +222,7 @@ class ManyColumns:
 
     columns: tuple[Column, ...]
     zeros: tuple[()] = ()
+    patterns: tuple[()] = ()
     absent: bool = False
 
 

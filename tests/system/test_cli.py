@@ -187,7 +187,8 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
             assert [cell["values"]["happy"] for cell in cells][-1] == "very happy"
         elif words[0] == "run":
             bundles.append(Path(json.loads(done.stdout)["bundle"]))
-    census, estimates = bundles
+    census, estimates, places = bundles
+    assert "<svg" in (places / "report.html").read_text()
     assert "How people are protected" in (estimates / "report.html").read_text()
     with_ledger = ("verify", str(census), "--home", "statpress-demo/home")
     assert forked(*with_ledger, cwd=tmp_path).returncode == 0

@@ -147,7 +147,7 @@ def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
     errors = []
     for a_code in (denoising._PRIOR_OF_A_CODE, 0.0):
         monkeypatch.setattr(denoising, "_PRIOR_OF_A_CODE", a_code)
-        learnt = denoising._updated(start, bases, posteriors)[0]
+        learnt = denoising._updated(start, bases, posteriors, [[j] for j in range(5)])[0]
         errors.append(float(np.linalg.norm(learnt - start[0]) / np.linalg.norm(start[0])))
     assert errors[0] < 0.5 * errors[1]
 
