@@ -748,11 +748,13 @@ def check_period(account: Account, period: str | None) -> None:
     if not account.has_design or not period:
         return
     by, own = account.panel.design.by, SeriesPeriod.read(period).by
-    says = f"The account's design '{account.design}' is of {by}s"
-    if by is None and account.lengths:
-        by = min(account.lengths)
-        says = f"The account is charged by the {by}, such as {account.last_period}"
+    charged = next(iter(account.by_period.periods), None)  # all are as long
+    if by is None and charged is not None:
+        by = SeriesPeriod.read(charged).by
     if by and own != by:
+        says = f"The account is charged by the {by}, such as {account.last_period}"
+        if account.panel.design.by:
+            says = f"The account's design '{account.design}' is of {by}s"
         raise PolicyMismatchError(
             f"{says}, and {period} is a {own}.",
             where=f"dataset {account.dataset!r}",
