@@ -735,7 +735,9 @@ def _shares(
         shares[level] * Fraction(weight / by_level[level])
         for (level, _), weight in zip(asked, weights, strict=True)
     )
-    return [Fraction(max(math.floor(part * _DIGITS), 1), _DIGITS) for part in parts]
+    found = [max(math.floor(part * _DIGITS), 1) for part in parts]
+    found[found.index(max(found))] -= max(sum(found) - _DIGITS, 0)  # what the smallest ones took
+    return [Fraction(share, _DIGITS) for share in found]
 
 
 def _records_by_level(geography: Geography, n_records: int) -> list[Floats]:

@@ -374,8 +374,9 @@ def _places(name: str, geography: Geography, drawn: bool) -> DataTable:
     columns: dict[str, list[Any]] = {each: [] for each in described_by}
     for level, codes in enumerate(tree.codes):
         above = [tree.codes[level - 1][at] for at in tree.parents[level - 1]] if level else [None]
-        sized = geography.sizes is not None and level == len(tree.levels) - 1
-        sizes = geography.sizes.astype(np.int64).tolist() if sized else [None] * len(codes)  # type: ignore[union-attr]
+        sizes: list[Any] = [None] * len(codes)
+        if geography.sizes is not None and level == len(tree.levels) - 1:
+            sizes = geography.sizes.astype(np.int64).tolist()
         own = {
             "level": [tree.levels[level]] * len(codes),
             "place": codes,

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import N
 from people import put
+from requirements import needed
 
 import statpress
 from statpress.configs.loading import load
@@ -130,7 +131,7 @@ def test_unweighted_releases_have_no_weighted_figures(agency: Any) -> None:
 
 
 def test_stata_and_spss_have_the_weight(weighted: Any) -> None:
-    pyreadstat = pytest.importorskip("pyreadstat")
+    pyreadstat = needed("pyreadstat")
     bundle = weighted.run().bundle
     csv = statpress.open(bundle).microdata()
     for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):

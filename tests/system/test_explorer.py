@@ -9,13 +9,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, missing, opened
-from requirements import lacking
+from browser import Browser
 
 from statpress.configs.order import Order
 from statpress.tasks.pages.blocks import Explorer, Page, Section
@@ -89,15 +87,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, founded: Any) -> Path:
     assert text.count(KIND) == 1
     agency.config.write_text(text.replace(KIND, f'{KIND}    screen: "no"\n    pairs:\n{PAIRS}'))
     return Path(agency.run(Order(agency.config, (), agency.folder)).bundle)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests here."""
-    if reason := missing():
-        lacking(reason)
-    with opened(tmp_path_factory.mktemp("explorer") / "chromium.log") as found:
-        yield found
 
 
 def cells(bundle: Path, name: str) -> dict[str, str]:

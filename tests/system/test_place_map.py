@@ -6,16 +6,14 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from browser import Browser, missing, opened
+from browser import Browser
 from countries import country
-from requirements import lacking
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order
@@ -65,14 +63,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, founded: Any) -> Path:
     for name in PLACES:
         (agency.folder / name).write_text((CONFIGS / name).read_text())
     return Path(agency.run(Order(agency.config, (), agency.folder)).bundle)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if reason := missing():
-        lacking(reason)
-    with opened(tmp_path_factory.mktemp("map") / "chromium.log") as found:
-        yield found
 
 
 def figure_of(bundle: Path) -> str:

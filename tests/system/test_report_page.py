@@ -6,16 +6,13 @@ Pictures and the printed page are files of the test run (tests/README.md).
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from browser import Browser, missing, opened
-from requirements import lacking
+from browser import Browser
 
 from statpress.configs.order import Order, from_options
 from statpress.tasks.source.demo_data import write_demo_data
@@ -64,22 +61,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, founded: Any) -> Path:
     agency.config.write_text(text)
     title = from_options(["title=Happiness in the United States"])
     return Path(agency.run(Order(agency.config, title, agency.folder, SEAL)).bundle)
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pictures are kept: the folder that ``STATPRESS_TEST_PICTURES`` names, or pytest's."""
-    kept = os.environ.get("STATPRESS_TEST_PICTURES")
-    return Path(kept) if kept else tmp_path_factory.mktemp("reports")
-
-
-@pytest.fixture(scope="module")
-def browser(pictures: Path) -> Iterator[Browser]:
-    """One browser for all tests here."""
-    if reason := missing():
-        lacking(reason)
-    with opened(pictures / "chromium.log") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,8 @@ Pictures and the printed page are files of the test run (tests/README.md).
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from browser import Browser, missing, opened
+from browser import Browser
 from monthly import Office
-from requirements import lacking
 
 pytestmark = pytest.mark.system
 WIDTHS = (360, 768, 1280)
@@ -55,21 +53,6 @@ def page(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) 
                 (bundle / "README.md").write_text("")
             office.release(month)
         return Path(agency.releases / "lfs" / "series.html")
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pictures are kept: the folder that ``STATPRESS_TEST_PICTURES`` names, or pytest's."""
-    kept = os.environ.get("STATPRESS_TEST_PICTURES")
-    return Path(kept) if kept else tmp_path_factory.mktemp("pictures")
-
-
-@pytest.fixture(scope="module")
-def browser(pictures: Path) -> Iterator[Browser]:
-    if reason := missing():
-        lacking(reason)
-    with opened(pictures / "chromium.log") as found:
-        yield found
 
 
 def test_it_looks_well_at_every_width_by_day_and_by_night(

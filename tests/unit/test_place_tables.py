@@ -250,6 +250,18 @@ def test_the_whole_of_mu_is_spent(shape: str) -> None:
     ).rho.upper == pytest.approx(half / 4, rel=1e-6)
 
 
+def test_what_the_least_shares_take_is_the_largest_one_s() -> None:
+    """No table has less than a millionth, and all together have no more than the whole."""
+    little = Fraction(1, 10**7)
+    shares = {"nation": little, "state": little, "tract": 1 - 2 * little}
+    made = calibrated("two states", shares=shares)
+    found = [table.share * 10**6 for table in made.tables]
+    assert sorted(found) == [1, 1, 1, 10**6 - 3]
+    release = made.release(in_memory(columns_of(SHAPES["two states"]), np.zeros((9, 2), np.uint8)),
+                           seeded(1))  # fmt: skip
+    assert release.scales.keys() == {(), (1,)}
+
+
 def test_shares_of_levels_are_found_or_declared() -> None:
     """Small places need more; no level gets less than a fifth of an equal share."""
     tree = tree_of(LEVELS, [0] * 10, np.repeat(np.arange(10), 20).tolist())
