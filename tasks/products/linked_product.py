@@ -180,11 +180,6 @@ class LinkedRecords(MarginalMicrodata):
         )
         return ReaderWords(item, {"linked records": _LINKED})
 
-    def opening(self, folder: Path, name: str) -> str:
-        """What was kept of the relations of pairs."""
-        path = written_file(folder, f"{name}_pairs")
-        return "" if path is None else f"In {name} {kept_in_words(list(read_rows(path)))}"
-
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
@@ -197,7 +192,7 @@ class LinkedRecords(MarginalMicrodata):
                 "person of it, and of two persons of one household."
             ]
         )
-        parts = []
+        parts, opening = [], ""
         households, pairs = (
             written_file(folder, f"{name}_{stem}") for stem in ("households", "pairs")
         )
@@ -217,10 +212,13 @@ class LinkedRecords(MarginalMicrodata):
             grid = Grid(("persons", "synthetic households"), rows, title="Households by size")
             parts.append(Section(f"product-{name}-sizes", "Sizes", [grid]))
             listed = list(read_rows(pairs))
+            opening = f"In {name} {kept_in_words(listed)}"
             blocks: list[Block] = [Prose([kept_in_words(listed)]), list_of_pairs(name, listed, {})]
             parts.append(Section(f"product-{name}-pairs", "Pairs of columns", blocks))
         return ReportPart(
-            "synthetic households and persons", Section(f"product-{name}", name, [lead], parts)
+            "synthetic households and persons",
+            Section(f"product-{name}", name, [lead], parts),
+            opening=opening,
         )
 
 
