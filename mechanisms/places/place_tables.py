@@ -42,13 +42,8 @@ from statpress.mechanisms.errors import (
     InfeasibleBudgetError,
     RecordsError,
 )
-from statpress.mechanisms.marginals.measurement import (
-    MOST_RECORDS,
-    GdpFilter,
-    scale_of,
-    table_sensitivity_squared,
-)
-from statpress.mechanisms.marginals.residuals import GRID
+from statpress.mechanisms.marginals.measurement import GdpFilter, table_sensitivity_squared
+from statpress.mechanisms.marginals.residuals import GRID, MOST_RECORDS, scale_of
 from statpress.mechanisms.marginals.target_tables import Floats, Group, Integers
 from statpress.mechanisms.mechanism import (
     DONG_ROTH_SU,
