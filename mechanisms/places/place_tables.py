@@ -56,9 +56,8 @@ from statpress.mechanisms.mechanism import (
     check_frame,
 )
 from statpress.mechanisms.places.estimates import LevelTable, PlaceEstimates
-from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.places.readable import read_tables, readable
-from statpress.mechanisms.places.tree import Places, Tree
+from statpress.mechanisms.places.tree import Geography, Places, Tree
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.randomness import (
     Progress,

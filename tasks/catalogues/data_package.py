@@ -24,7 +24,7 @@ from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.tasks.bundle.formats import format_named
+from statpress.tasks.bundle.file_formats import format_named
 from statpress.tasks.catalogues.usage import USAGE, usage_section
 from statpress.tasks.pages.rendering import escaped, markdown
 from statpress.tasks.products.product_kind import kind_of

@@ -37,7 +37,7 @@ from statpress.mechanisms.tables.count_tables import (
     RawTable,
     TableMechanism,
 )
-from statpress.tasks.bundle.formats import written_file
+from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import cell_rows, read_records, record_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share

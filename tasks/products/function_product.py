@@ -23,7 +23,7 @@ from statpress.mechanisms.functions.lattice_release import NoisyLattice
 from statpress.mechanisms.functions.polynomials import iterated_basis
 from statpress.mechanisms.functions.released_function import ReleasedFunction
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.tasks.bundle.formats import read_rows
+from statpress.tasks.bundle.file_formats import read_rows
 from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import (
     Block,

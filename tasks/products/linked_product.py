@@ -22,7 +22,7 @@ from statpress.mechanisms.marginals.linked import LINKED
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.bundle.formats import read_batches, read_rows, written_file
+from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Grid, Prose, Section
 from statpress.tasks.products.marginal_product import (

@@ -39,7 +39,7 @@ from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.tables.count_tables import MICRODATA
-from statpress.tasks.bundle.formats import read_rows, schema_of, written_file
+from statpress.tasks.bundle.file_formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.products import tracked

@@ -34,7 +34,7 @@ from statpress.mechanisms.marginals.residuals import (
     Residuals,
     table_with_errors,
 )
-from statpress.tasks.bundle.formats import read_batches, read_rows, written_file
+from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows
 from statpress.tasks.products.publication import DataTable, Field, described
 from statpress.tasks.products.published_counts import column_from, understood, zero_from

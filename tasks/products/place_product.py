@@ -17,17 +17,16 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.residuals import GRID
 from statpress.mechanisms.places.estimates import PlaceEstimates
-from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.places.outlines import Outlines, is_path
 from statpress.mechanisms.places.place_tables import (
     MeasuredTable,
     NoisyPlaces,
     PlaceTables,
 )
-from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.places.tree import Geography, Tree
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.tables.count_tables import TABLE
-from statpress.tasks.bundle.formats import read_rows, written_file
+from statpress.tasks.bundle.file_formats import read_rows, written_file
 from statpress.tasks.bundle.rows import cell_rows, value_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Intervals, Prose, Section
 from statpress.tasks.pages.numbers import count, measured, share

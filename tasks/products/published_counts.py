@@ -48,7 +48,7 @@ from statpress.mechanisms.postprocessing.covariance import Covariance
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.bands import LIMITS, BandKnobs
 from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism
-from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.file_formats import read_batches, written_file
 from statpress.tasks.bundle.rows import cell_rows, read_counts, read_figures
 from statpress.tasks.pages.blocks import Block, Chart, Gallery, Grid, Intervals, Prose
 from statpress.tasks.pages.numbers import interval, measured, share

@@ -23,7 +23,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
 from statpress.tasks.products.published_counts import understood
 from statpress.tasks.release.ledger_check import check_bundle
-from statpress.tasks.release.series import newest_before
+from statpress.tasks.release.series_periods import newest_before
 
 
 def with_priors(home: Home, release: Release, plan: Plan, *, seeded: bool) -> Plan:

@@ -24,7 +24,7 @@ from statpress.configs.loading import load
 from statpress.configs.order import Order, Override
 from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import BundleVerificationError
-from statpress.tasks.bundle.formats import read_batches
+from statpress.tasks.bundle.file_formats import read_batches
 from statpress.tasks.bundle.manifest import files_of, seal, verify_bundle
 from statpress.tasks.catalogues import linked_data
 from statpress.tasks.catalogues.data_package import citation_file, with_publication

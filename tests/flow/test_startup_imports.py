@@ -34,7 +34,7 @@ OTHERS = {
 """What is for products and mechanisms that the config does not name."""
 UNUSED = OTHERS | {
     "statpress.mechanisms.marginals",
-    "statpress.tasks.bundle.formats",
+    "statpress.tasks.bundle.file_formats",
     "statpress.tasks.products",
 }
 
