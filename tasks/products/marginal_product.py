@@ -49,6 +49,14 @@ from statpress.tasks.products.count_errors import (
     marginal_blocks,
     marginal_rows,
 )
+from statpress.tasks.products.described_columns import (
+    column_field,
+    not_in_it,
+    range_field,
+    size_stated,
+    unlisted_in_words,
+    zeros_by_codes,
+)
 from statpress.tasks.products.distributions import (
     WHISKERS,
     Distribution,
@@ -77,14 +85,6 @@ from statpress.tasks.products.product_kind import (
     of_rows,
 )
 from statpress.tasks.products.publication import DataTable, Publication, described
-from statpress.tasks.products.published_counts import (
-    column_field,
-    not_in_it,
-    range_field,
-    size_stated,
-    unlisted_in_words,
-    zeros_by_codes,
-)
 from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
 from statpress.tasks.products.true_errors import TrueErrors
 
@@ -129,7 +129,7 @@ def part_of(
     )
     if records is None or tables is None or pairs is None:  # before anything is drawn
         return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
-    release = published_marginals(folder, name, stated, {each["path"]: each for each in resources})
+    release = published_marginals(folder, name, stated, resources)
     residuals, rows = release.residuals(), read_rows(pairs)
     found = {
         column.name: Distribution(column, fields[column.name], table, np.full(table.shape, error))
@@ -686,8 +686,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     ) -> Iterator[TrackedFigure]:  # fmt: skip
         """The shares of every column, as ``statpress query`` answers them."""
         described_as = {field["name"]: field for field in _fields(name, resources)}
-        paths = {each["path"]: each for each in resources}
-        release = published_marginals(folder, name, stated, paths)
+        release = published_marginals(folder, name, stated, resources)
         asked = Analyses(
             domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
         )

@@ -19,11 +19,11 @@ from statpress.mechanisms.planning.plan import ADVICE, Plan, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED, REVIEWED, seal_and_sign
 from statpress.tasks.catalogues.data_package import (
     data_package,
-    with_publication,
     write_codebook,
     write_package,
 )
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
+from statpress.tasks.catalogues.usage import with_publication
 from statpress.tasks.ledger.entries import Entry, canonical
 from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import code_span, markdown

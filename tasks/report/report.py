@@ -29,8 +29,9 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.plan import ADVICE, Verdict
 from statpress.mechanisms.registry import KINDS
-from statpress.tasks.catalogues.data_package import ColumnFacts, citation, column_facts
+from statpress.tasks.catalogues.data_package import ColumnFacts, column_facts
 from statpress.tasks.catalogues.metadata_files import sdmx_paths
+from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.pages.blocks import (
     Bars,
     Block,

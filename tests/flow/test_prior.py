@@ -52,8 +52,7 @@ def after(office: Any, bundle: Path) -> None:
 def read_back(bundle: Path) -> Model:
     own = stated(bundle)["products"]["people"]
     package = json.loads((bundle / "datapackage.json").read_text())
-    resources = {each["path"]: each for each in package["resources"]}
-    released = published_marginals(bundle, "people", own, resources)
+    released = published_marginals(bundle, "people", own, package["resources"])
     return Model.of(with_scores(released, bundle, "people", own))
 
 
