@@ -143,8 +143,8 @@ def _compiled(dtype: str) -> Callable[..., None]:
 
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 """Of pairs that were not measured and of triples, in the single file."""
-LEAST_WEIGHT, MOST_WEIGHT, DRAWN_TRIPLE_WEIGHT = 1 / 32, 64.0, 0.25
-"""Of the clear pairs of a copy, and of its triples; its other pairs have 1."""
+LEAST_WEIGHT, MOST_WEIGHT = 1 / 32, 64.0
+"""Of the clear pairs of a copy; its other pairs and triples have 1."""
 _SWEEPS_OF_OTHERS = 2
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error: records that are nearer would only fit their noise."""
@@ -315,4 +315,4 @@ def drawn_targets(
         weight = MOST_WEIGHT if deviation >= MOST_WEIGHT * noise else deviation / noise
         weight = round(64 * max(weight, LEAST_WEIGHT)) / 64
         first.append(TargetTable(group, table * m, weight))
-    return first, then + _triples(model, m, boxes, DRAWN_TRIPLE_WEIGHT, rng)
+    return first, then + _triples(model, m, boxes, 1.0, rng)
