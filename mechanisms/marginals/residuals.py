@@ -34,6 +34,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +44,9 @@ from statpress.mechanisms.errors import ConfigError, NotMeasuredError
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.target_tables import Floats, Group
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.marginals.placing import Placing
 
 GRID = 2**20
 """Grid steps to a count."""
@@ -248,6 +252,7 @@ class NoisyMarginals:
             fitted to it too; what is published of the tables does not depend on it.
         prior: What an earlier release says of the columns. Scores are distances from its pairs,
             and records are fitted with its help; no estimate depends on it.
+        placing: What gives the records places, by what another product of the release measured.
     """
 
     domain: Domain
@@ -258,6 +263,7 @@ class NoisyMarginals:
     known: KnownTotals = field(default_factory=dict)
     beside: tuple[NoisyTable | NoisySum, ...] = ()
     prior: Prior | None = None
+    placing: Placing | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
