@@ -132,9 +132,7 @@ def _compiled() -> Callable[..., NDArray[np.bool_]]:
     from numba import types as nt
 
     one, many = nt.float64[::1], nt.int64[::1]
-    signature = nt.boolean[::1](  # type: ignore[no-untyped-call]
-        nt.int64[:, ::1], one, one, nt.int64, nt.float64, many
-    )
+    signature = nt.boolean[::1](nt.int64[:, ::1], one, one, nt.int64, nt.float64, many)
     kernel: Callable[..., NDArray[np.bool_]] = compiled_kernel(_divide, signature)
     return kernel
 
@@ -222,7 +220,7 @@ def placed(
     place = np.zeros(n, np.int64)
     for level in range(1, len(tree.levels)):
         cells, wanted, numbers = [], [], None if totals is None else totals[level]
-        known = [] if numbers is None else [((), numbers)]
+        known: list[tuple[Group, Integers]] = [] if numbers is None else [((), numbers)]
         for reading in together:
             own, table = _level(codes, place, estimates, reading, level, scale, known, tree)
             known.append((reading.groups[level], table))

@@ -1,6 +1,6 @@
 """Records with places beside records of one flat column of places, and beside places of their own.
 
-    python -m tests.benchmarks.placed_records [--seeds N] [--epsilons .3 1 3] [--share .5]
+    python -m tests.benchmarks.placed_records [--seeds N] [--epsilons .3 1 3] [--share .7]
 
 census2000: 29 501 records of education, pay in twenty bins and experience, in 51 states of 2 024
 areas. Replace-one, delta = 1e-6. ``placed``: a share of mu^2 goes to tables of the three columns in
@@ -16,9 +16,9 @@ states; ``nation``: of the pairs of columns; ``areas``: of the number of records
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,14 @@ def census2000() -> tuple[Tree, Domain, Codes]:
 
 
 def drawn(mechanism: Any, domain: Domain, codes: Codes, seed: int) -> Any:
+    """What a mechanism releases of the records."""
     return mechanism.release(
         in_memory(domain, codes.astype(np.uint16)), SeededRandomness(np.random.PCG64(seed))
     )
 
 
 def target(domain: Domain, n: int, epsilon: float) -> Target:
+    """An epsilon with the delta of all."""
     return Target(
         epsilon=epsilon, delta=DELTA, n_records=n, n_cells=domain.n_possible, domain=domain
     )
@@ -112,17 +114,13 @@ def placed(
     own = Domain(domain.columns[1:])
     records = Marginals.calibrate(MarginalsKnobs(copies=1), target(own, len(codes), parts[1]))
     raw = drawn(records, own, codes[:, 1:], seed + 1000)
-    import dataclasses
-
     raw = dataclasses.replace(raw, beside=tuple(placing.whole(own)))
     made = records.postprocess(raw).codes
-    start = time.process_time()
-    places = placing.codes(own, made)
-    print(f"    places of records: {time.process_time() - start:.1f} s", flush=True)
-    return np.stack([places, *made], axis=1)
+    return np.stack([placing.codes(own, made), *made], axis=1)
 
 
 def errors(tree: Tree, sizes: tuple[int, ...], true: Codes, made: Codes) -> dict[str, float]:
+    """By name the errors of records, as the module's text has them."""
     state = tree.parents[-1]
     n, states = len(true), tree.sizes[1]
 

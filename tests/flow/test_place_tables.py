@@ -249,3 +249,106 @@ def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> Non
     places.replace(", name: first}", ", name: second}")
     twin = read(places.run().bundle, "people_tract").groupby("tract")["estimate"].sum()
     assert abs(twin["A1"] - exact.get("A1", 0)) > 1e-3
+
+
+RECORDS = """\
+  records:
+    {kind: microdata, columns: [age, pay], places: people, copies: 2, share: 0.5,
+     accept: [mostly_noise, mostly_independent]}
+"""
+
+
+@pytest.fixture
+def with_records(places: Any) -> Any:
+    """The agency with records that get places by the tables of ``people``."""
+    start, end = places.text.index("  totals:"), places.text.index("publish:")
+    places.replace(places.text[start:end], RECORDS)
+    places.replace("share: 0.6", "share: 0.5")
+    places.replace("epsilon: 1.0", "epsilon: 3.0")
+    return places
+
+
+def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
+    bundle = with_records.run().bundle
+    verify_bundle(bundle)
+    records, copies = (
+        pq.read_table(bundle / "data" / f"{stem}.parquet").to_pandas()
+        for stem in ("records", "records_copies")
+    )
+    assert list(records.columns) == ["age", "pay", "place"] and len(records) == N
+    assert list(copies.columns) == ["age", "pay", "copy"]
+    lies_in = read_places(bundle)
+    assert {*records["place"]} <= {*lies_in}
+    tract = read(bundle, "people_tract").groupby("tract")["projected"].sum()
+    counts = records["place"].value_counts().reindex(tract.index, fill_value=0)
+    assert (counts - tract).abs().sum() <= 0.1 * N
+    again = reprint(bundle)
+    assert check_reprint(again.bundle)
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]
+    assert stated["records"]["places"] == "people"
+    assert stated["records"]["columns"] == ["age", "pay"]
+    text = (bundle / "README.md").read_text()
+    assert "`place` is the place of a record" in text and "**Places of records**" in text
+    # What was measured answers as ever, of the nation and of places.
+    of_nation = ask(bundle, Question(columns=("age",), conditions={}, product="records"))
+    assert sum(cell["estimate"] for cell in of_nation["cells"]) == pytest.approx(N)
+    with pytest.raises(QueryError, match="no column 'place'"):
+        ask(bundle, Question(columns=("place",), conditions={}, product="records"))
+    of_places = ask(bundle, Question(columns=("state",), conditions={}, product="people"))
+    assert sum(cell["estimate"] for cell in of_places["cells"]) == pytest.approx(N)
+    opened = statpress.open(bundle, product="records")
+    assert opened.columns.keys() == {"age", "pay"}
+
+
+def read_places(bundle: Path) -> dict[str, str]:
+    """By place of the last level the one that it lies in."""
+    table = pq.read_table(bundle / "data" / "people_places.parquet").to_pandas()
+    last = table[table["level"] == "tract"]
+    return dict(zip(last["place"], last["within"], strict=True))
+
+
+def test_records_with_places_and_values_within_cells_in_every_format(with_records: Any) -> None:
+    with_records.replace("copies: 2", "copies: 1, within_cells: slope, records: 100")
+    with_records.replace("formats: [parquet, csv]", "formats: [csv, dta, sav]")
+    bundle = with_records.run().bundle
+    verify_bundle(bundle)
+    table = pyarrow.csv.read_csv(bundle / "data" / "records.csv").to_pandas()
+    assert list(table.columns) == ["age", "pay", "place"] and len(table) == 100
+
+
+def test_the_plan_says_by_which_tables_records_get_places(with_records: Any) -> None:
+    order = PlannedOrder.of(Order(with_records.config))
+    rows = {
+        product.name: dict(product.kind.error_rows(product.mechanism, product.expected_error))
+        for product in order.plan.products
+    }
+    assert rows["records"]["place of a record"].startswith("by the tables of 'people'")
+    assert rows["people"]["lowest level to use by itself"].startswith("state:")
+    with_records.replace("epsilon: 3.0", "epsilon: 60.0")
+    order = PlannedOrder.of(Order(with_records.config))
+    people = next(each for each in order.plan.products if each.name == "people")
+    assert people.expected_error.usable == "tract"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("places: people", "places: nobody", "'nobody' is not a product of tables of places"),
+        ("places: people", "places: records", "Name one of people"),
+        ("[age, pay], places", "[age, place], places", "Leave 'place' out of the columns"),
+        (", tract: [[age]]", "", "no table of the level 'tract'"),
+        (
+            "geography:",
+            "structural_zeros: [{place: [C], age: {upper: 19}}]\ngeography:",
+            "A structural zero names 'place' and columns of the records",
+        ),
+    ],
+)
+def test_places_that_no_table_tells_are_refused(
+    with_records: Any, old: str, new: str, problem: str
+) -> None:
+    with_records.replace(old, new)
+    with pytest.raises(ConfigError) as refused:
+        PlannedOrder.of(Order(with_records.config))
+    assert problem in str(refused.value)
+    assert "release.yaml:" in str(refused.value)
