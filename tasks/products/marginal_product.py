@@ -596,10 +596,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         fitting = product.expected_error.memory
         columns = product.domain.columns
         cells = mechanism.rows(n_cells=0)
+        placing = (64 + 32 * len(columns)) * published  # of codes, cells and their order
         kept = (1 + mechanism.copies) * records_kept(mechanism.sizes, published) + 64 * cells
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
-            derive=fitting + (0 if mechanism.placed_by is None else 64 * published),
+            derive=fitting + (0 if mechanism.placed_by is None else placing),
             # Copies are drawn when they are first written; the report reads all tables back.
             write=of_rows(max(published, cells), columns)
             + 32 * cells
@@ -795,7 +796,8 @@ def _with_places(
     if placed_by is None:
         return records
     fields, at = list(records.fields), len(domain.columns)
-    own = {**column_field(placed_by.column), "description": _PLACE}
+    words = f"Where the record lies, by the tables of places of {placed_by.product}."
+    own = {**column_field(placed_by.column), "description": words}
     records = replace(
         records,
         fields=[*fields[:at], own, *fields[at:]],
@@ -813,12 +815,6 @@ def _with_places(
 
     schema = rows.schema.insert(at, behind.schema.field(0))
     return replace(records, rows=Rows(schema, batches))
-
-
-_PLACE = (
-    "Where the record lies: by the noisy tables of places of another product, and not by any "
-    "table of this one."
-)
 
 
 def _weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple[str, str]]:

@@ -300,6 +300,27 @@ def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
     assert opened.columns.keys() == {"age", "pay"}
 
 
+@pytest.mark.parametrize("frame", ["add_remove", "units"])
+def test_records_have_places_where_the_size_is_private(with_records: Any, frame: str) -> None:
+    """There are as many as estimated, in places in proportion; absent ones have neither."""
+    if frame == "units":
+        with_records.replace(RECORD, UNIT)
+        with_records.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+        put_people(with_records)
+    else:
+        about = "add_remove, unit: record, n_records: {about: 300}"
+        with_records.replace(f"replace_one, {RECORD}", about)
+        with_records.register(dataset="people", adjacency="add_remove", n_records=None)
+    with_records.replace("dataset: testdata", "dataset: people")
+    bundle = with_records.run().bundle
+    verify_bundle(bundle)
+    records = pq.read_table(bundle / "data" / "records.parquet").to_pandas()
+    tract = read(bundle, "people_tract").groupby("tract")["projected"].sum()
+    shares = records["place"].value_counts(normalize=True).reindex(tract.index, fill_value=0)
+    assert (shares - tract / tract.sum()).abs().sum() <= 0.2
+    assert "`people`, without another look" in (bundle / "PRIVACY.md").read_text()
+
+
 def read_places(bundle: Path) -> dict[str, str]:
     """By place of the last level the one that it lies in."""
     table = pq.read_table(bundle / "data" / "people_places.parquet").to_pandas()
