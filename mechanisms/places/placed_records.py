@@ -147,13 +147,18 @@ class PlacesOfRecords:
 
     release: NoisyPlaces
 
+    @functools.cached_property
+    def estimates(self) -> PlaceEstimates:
+        """All tables combined."""
+        return self.release.estimates()
+
     def whole(self, domain: Domain) -> Iterator[NoisyTable]:
         """What the tables of all places together say of single columns of the nation's records.
 
         Args:
             domain: The columns of the records.
         """
-        estimates = self.release.estimates()
+        estimates = self.estimates
         names = self.release.domain.names
         for (column,) in (part for part in estimates.parts if len(part) == 1):
             variance = float(estimates.weights[(column,)].down[0][0])
@@ -178,7 +183,7 @@ class PlacesOfRecords:
                 for table in release.tables
             )
         )
-        geography, estimates = release.geography, release.estimates()
+        geography, estimates = release.geography, self.estimates
         n, whole = len(codes[0]), float(estimates.table(0, ()).sum())
         totals = None
         if geography.exact and geography.sizes is not None and n == release.n_records:

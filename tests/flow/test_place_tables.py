@@ -209,11 +209,14 @@ def test_add_remove(places: Any) -> None:
     assert stated["products"]["people"]["adjacency"] == "add_remove"
 
 
-def test_a_rehearsal_needs_no_source(places: Any) -> None:
-    places.source.unlink()
-    order = PlannedOrder.of(Order(places.config))
-    folder = run_rehearsal(order, places.folder / "rehearsals", Silent()).bundle
+@pytest.mark.parametrize("fixture", ["places", "with_records"])
+def test_a_rehearsal_needs_no_source(fixture: str, request: pytest.FixtureRequest) -> None:
+    agency = request.getfixturevalue(fixture)
+    agency.source.unlink()
+    order = PlannedOrder.of(Order(agency.config))
+    folder = run_rehearsal(order, agency.folder / "rehearsals", Silent()).bundle
     assert (folder / "data" / "people_tract.csv").is_file()
+    assert fixture == "places" or "place" in (folder / "data" / "records.csv").read_text()
 
 
 @pytest.mark.parametrize(
