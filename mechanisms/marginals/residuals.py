@@ -31,27 +31,34 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
-from statpress.mechanisms.marginals.population import Sample
-from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.target_tables import Floats, Group
+from statpress.mechanisms.sampling.randomness import scale_for
 
 if TYPE_CHECKING:
-    from statpress.mechanisms.marginals.placing import Placing
+    from statpress.mechanisms.marginals.population import Sample
+    from statpress.mechanisms.marginals.prior import Prior
 
 GRID = 2**20
 """Grid steps to a count."""
+MOST_RECORDS = 2**40
+"""Records whose counts, with noise, stay within 64 bits on the grid."""
 NOT_TOGETHER = "No measured table holds these columns together."
 """What is said where there is no answer."""
+
+
+def scale_of(sensitivity_squared: int, amount: Fraction) -> Fraction:
+    """Scale in grid steps of noise that spends at most an amount of mu^2."""
+    return scale_for(sensitivity_squared * GRID**2 / amount)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +242,16 @@ def _residual(table: Floats, group: Group, part: Group) -> tuple[Floats, int]:
 
 
 KnownTotals = Mapping[Group, NDArray[np.int64]]
+
+
+class Placing(Protocol):
+    """What gives places to records, by public tables of another product."""
+
+    def whole(self, domain: Domain) -> Iterator[NoisyTable]:
+        """Tables of single columns of a domain, to fit the records to before they have places."""
+
+    def codes(self, domain: Domain, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """int64[n]: the code of each record's place, given its codes in the columns of a domain."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,8 @@ from statpress.mechanisms.domain.columns import Categorical
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
-from statpress.mechanisms.marginals.placing import PlacedBy
 from statpress.mechanisms.marginals.residuals import GRID
-from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.mechanism import PlacedBy, Target
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables, PlaceTablesKnobs
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.places.tree import Tree
