@@ -365,9 +365,7 @@ def check_exports(
                     ConfigError(
                         f"A spreadsheet would take the name of the column {name!r} for a formula "
                         "in the header of CSV files.",
-                        where=document.where(
-                            place_of_column(config, name)
-                        ),
+                        where=document.where(place_of_column(config, name)),
                         next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
                     )
                 )

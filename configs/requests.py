@@ -189,8 +189,7 @@ def requests_of(
                     raise ConfigError(
                         f"Microdata by '{mechanism}' have no weight.",
                         where="mechanism",
-                        next_step=f"Write '{WEIGHTED[kind.name]}', or leave out "
-                        f"'{weight.column}'.",
+                        next_step=f"Write '{WEIGHTED[kind.name]}', or leave out '{weight.column}'.",
                     )
                 weight.check(domain.project(columns))
                 values["weight"] = weight

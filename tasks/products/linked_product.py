@@ -247,9 +247,7 @@ _LINKED = (
 )
 
 
-def _keyed(
-    domain: Domain, codes: Sequence[NDArray[Any]], more: Mapping[str, NDArray[Any]]
-) -> Rows:
+def _keyed(domain: Domain, codes: Sequence[NDArray[Any]], more: Mapping[str, NDArray[Any]]) -> Rows:
     """Records with columns of numbers behind."""
     import pyarrow as pa
 

@@ -70,6 +70,7 @@ from statpress.tasks.products.noisy_tables import (
     published_marginals,
     raw_digest,
     table_rows,
+    weights_of,
 )
 from statpress.tasks.products.product_kind import (
     ProductKind,
@@ -703,13 +704,18 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
     ) -> Iterator[TrackedFigure]:  # fmt: skip
-        """The shares of every column, as ``statpress query`` answers them."""
+        """The shares of every column, weighted if records are, as ``statpress query`` says them."""
         described_as = {field["name"]: field for field in _fields(name, resources)}
         paths = {each["path"]: each for each in resources}
         release = published_marginals(folder, name, stated, paths)
+        residuals, weight = release.residuals(), stated.get("weight")
         asked = Analyses(
-            domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
+            domain=release.domain,
+            residuals=residuals,
+            confidence=tracked.CONFIDENCE,
+            weights=weights_of(weight, release.domain, residuals) if weight else None,
         )
+        figure = tracked.WEIGHTED if weight else tracked.SHARE
         for place, column in enumerate(release.domain.columns):
             if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
                 continue
@@ -718,7 +724,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 found = asked.share(name, codes, {})
                 return Reading.of(found.value, found.lower, found.upper, found.standard_error)
 
-            yield from tracked_shares([column], [described_as[column.name]], read)
+            yield from tracked_shares([column], [described_as[column.name]], read, name=figure)
 
 
 _BY_MARGINALS = (

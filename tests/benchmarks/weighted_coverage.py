@@ -6,9 +6,10 @@ The population is of households of Atlanta (``tests/support/arc_households.py``,
 downloaded), each as often as its weight says, up to 612,000. Of four strata by income one household
 in 10, 20, 40 or 80 is drawn, 20,400 in all: single ones, or 17 clusters of 1,200 that are made of
 households in like buildings, half of them at random. Every replicate draws a sample anew and adds
-the noise of a release by ``marginals`` with ``screen: no`` and delta = 1e-6, which also measures the
-tables of two columns that figures need, with the weight and the design. Intervals at .95 are by the
-declared design, and by independent draws. Regression is by least squares with three regressors.
+the noise of a release by ``marginals`` with ``screen: no`` and delta = 1e-6, which measures the
+tables of two columns that figures need, with the weight and the design, too. Intervals at .95 are
+by the declared design, and by independent draws. Regression is by least squares with three
+regressors.
 """
 
 from __future__ import annotations
@@ -141,7 +142,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     chosen = parser.parse_args(arguments)
-    print("| drawn | epsilon | figure | design | variance by | coverage |\n|---|---|---|---|---|---|")
+    print(
+        "| drawn | epsilon | figure | design | variance by | coverage |\n|---|---|---|---|---|---|"
+    )
     for clustered in (False, True):
         for epsilon in chosen.epsilons:
             counts = covered(clustered, epsilon, chosen.replicates)
