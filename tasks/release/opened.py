@@ -20,12 +20,8 @@ import numpy as np
 
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.mechanisms.marginals.copied_analyses import Copy
-<<<<<<< HEAD
 from statpress.mechanisms.marginals.sample_design import SampleDesign
-from statpress.tasks.bundle.formats import read_batches, text_of_csv, written_file
-=======
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
->>>>>>> origin/main
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.usage import citation
