@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from households import CONFIG, made_up, write
+from requirements import needed
 
 import statpress
 from statpress.mechanisms import errors
@@ -30,7 +31,10 @@ rules:
 def office(agency: Any) -> Any:
     """An agency with 400 households, each with its weight."""
     text = CONFIG.replace("testdata", DATASET).replace("rules:\n", WEIGHT)
-    agency.text = text.replace("columns: [tenure,", "columns: [tenure, wgt,")
+    text = text.replace("columns: [tenure,", "columns: [tenure, wgt,")
+    agency.text = text.replace(
+        "{directory: releases}", "{directory: releases, formats: [parquet, csv, dta, sav]}"
+    )
     agency.config.write_text(agency.text, encoding="utf-8")
     agency.register(dataset=DATASET, unit="household", n_records=400, epsilon="100")
     write(agency.config.parent, *made_up(400))
@@ -58,6 +62,29 @@ def test_persons_have_the_raked_weight_of_their_household(office: Any) -> None:
     assert any("taken as given" in sentence for sentence in stated["not_covered"])
     assert "Persons have that of their household" in (bundle / "README.md").read_text()
     assert "wgt" in (bundle / "config.yaml").read_text()
+
+
+def test_the_files_of_stata_and_spss_merge_with_weights(office: Any) -> None:
+    """A weighted cross table of persons, as an analyst makes it of either file."""
+    pyreadstat = needed("pyreadstat")
+    bundle = office.run(insecure_seed=4).bundle
+    release = statpress.open(bundle)
+    merged = release.persons().merge(release.households()[["household_id", "tenure"]])
+    wanted = merged.pivot_table(
+        "weight", "relation", "tenure", aggfunc="sum", observed=True, fill_value=0
+    )
+    assert wanted.to_numpy().sum() == pytest.approx(4000 + 2 * 3000 + 3 * 5000)
+    for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
+        tables = {}
+        for stem in ("households", "persons"):
+            path = bundle / "data" / f"survey_{stem}.{suffix}"
+            tables[stem], meta = read(path, apply_value_formats=True)
+            assert "weight" in meta.column_names_to_labels["weight"]
+        own = tables["persons"].merge(tables["households"][["household_id", "tenure"]])
+        found = own.pivot_table(
+            "weight", "relation", "tenure", aggfunc="sum", observed=True, fill_value=0
+        )
+        assert sorted(found.to_numpy().ravel()) == pytest.approx(sorted(wanted.to_numpy().ravel()))
 
 
 def test_weighted_figures_of_households_have_intervals(office: Any) -> None:
