@@ -168,11 +168,9 @@ def requests_of(
         mechanism, kind = product.mechanism, KINDS[product.kind]
         if mechanism == AUTO and [each.knobs for each in serving(kind)] == [kind.left_open]:
             mechanism = serving(kind)[0].name  # the only one, of which everything can be said
-        weighted = (
-            weight is not None and kind.name == WEIGHTED.kind and weight.column in product.columns
-        )
+        weighted = weight is not None and kind.name in WEIGHTED and weight.column in product.columns
         if weighted and mechanism == AUTO:
-            mechanism = WEIGHTED.mechanism
+            mechanism = WEIGHTED[kind.name]
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
         with findings.noting(), placed(document, ("products", name)):
@@ -190,11 +188,11 @@ def requests_of(
             }
             if weighted:
                 assert weight is not None
-                if mechanism != WEIGHTED.mechanism:
+                if mechanism != WEIGHTED[kind.name]:
                     raise ConfigError(
                         f"Microdata by '{mechanism}' have no weight.",
                         where="mechanism",
-                        next_step=f"Write '{WEIGHTED.mechanism}', or leave out '{weight.column}'.",
+                        next_step=f"Write '{WEIGHTED[kind.name]}', or leave out '{weight.column}'.",
                     )
                 weight.check(domain.project(columns))
                 values["weight"] = weight

@@ -359,6 +359,7 @@ def compare(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    weight: Weight = False,
     plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
@@ -377,7 +378,7 @@ def compare(
     """
     of: Of = "population" if population else "records"
     before, release = (_opened(bundle, product) for bundle in (earlier, later))
-    changes = release.changes(before, *(columns or ()), of=of, confidence=confidence)
+    changes = release.changes(before, *(columns or ()), of=of, confidence=confidence, weight=weight)
     return _answered(changes, plot, csv, json)
 
 

@@ -427,20 +427,27 @@ class Combined:
 
 
 def combined(
-    figures: ArrayLike, variances: ArrayLike | None = None, *, share: float = 1.0
+    figures: ArrayLike,
+    variances: ArrayLike | None = None,
+    *,
+    share: float = 1.0,
+    freedom: float = math.inf,
 ) -> Combined:
     """The figures of two copies or more, combined.
 
     With W the mean of the variances and B the variance between the M figures the variance is
-    T = W + (1 + 1/M) B, with (M - 1) (T / ((1 + 1/M) B))^2 degrees of freedom.
+    T = W + (1 + 1/M) B, with (M - 1) (T / ((1 + 1/M) B))^2 degrees of freedom. Where W has few
+    itself, v, that is 1/f, and their number is 1 / (f + 1/g) with g = v (v + 1)/(v + 3) (W / T).
 
-    Source: Rubin 1987, Multiple Imputation for Nonresponse in Surveys, 3.1.
+    Source: Rubin 1987, Multiple Imputation for Nonresponse in Surveys, 3.1; Barnard and Rubin 1999,
+    doi 10.1093/biomet/86.4.948.
 
     Args:
         figures: float64[M], computed on each copy.
         variances: float64[M], as they were computed there, for a population that the records are a
             sample of; without, the figure is of the confidential records themselves.
         share: Rows of a copy over confidential records; variances are of copies with fewer rows.
+        freedom: Degrees of freedom of a variance of one copy, as of few clusters.
 
     Raises:
         ConfigError: There are fewer than two figures, one is not a finite number, or the variances
@@ -454,5 +461,8 @@ def combined(
         raise ConfigError("A figure or a variance of a copy is not a finite number.")
     between = (1 + 1 / len(q)) * float(q.var(ddof=1))
     total = float(w.mean()) + between
-    freedom = (len(q) - 1) * (total / between) ** 2 if between else math.inf
-    return Combined(float(q.mean()), math.sqrt(total), freedom)
+    degrees = (len(q) - 1) * (total / between) ** 2 if between else math.inf
+    if math.isfinite(freedom) and w.any():
+        own = freedom * (freedom + 1) / (freedom + 3) * float(w.mean()) / total
+        degrees = 1 / (1 / degrees + 1 / own)
+    return Combined(float(q.mean()), math.sqrt(total), degrees)

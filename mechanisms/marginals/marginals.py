@@ -449,7 +449,8 @@ class Marginals:
                 mu=effective,
                 sizes=sizes,
                 n_triples=candidates,
-                targeted=bool(emphasis),
+                targeted=position is not None,
+                weighted=bool(always),
             )
         if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
             triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)

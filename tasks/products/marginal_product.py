@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from statpress.configs.formats import STAT, stored_name
 from statpress.mechanisms.domain.column import tilts
-from statpress.mechanisms.domain.columns import labels
+from statpress.mechanisms.domain.columns import Slot, labels
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import coverage
@@ -76,6 +76,7 @@ from statpress.tasks.products.noisy_tables import (
     published_marginals,
     raw_digest,
     table_rows,
+    weights_of,
 )
 from statpress.tasks.products.product_kind import (
     ProductKind,
@@ -503,7 +504,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 range_field(column, sloped) if spread and column.ends else column_field(column)
                 for column in domain.columns
             ]
-            + described(_weight_field(mechanism.weight, domain)),
+            + described(weight_field(mechanism.weight, domain)),
             title="synthetic records",
             description=words,
             most_rows=mechanism.records or product.target.n_records,
@@ -657,11 +658,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         notes = {"records by marginals": _BY_MARGINALS}
         if product.mechanism.prior is not None:
             notes["an earlier release as prior"] = _PRIOR
-        if weight := product.mechanism.weight:
-            (own,) = _weight_field(weight, product.domain)
-            raked = f", raked to the public totals in `{name}_calibration`" if weight.totals else ""
-            item += f" The column `{own}` is the weight of a record{raked}."
-            notes["survey weights"] = _WEIGHTS
+        own, weighted = weight_words(product)
+        item, notes = item + own, notes | weighted
         if copies := product.mechanism.copies:
             item += (
                 f" For intervals of anything else compute it on each of the {copies} sets of "
@@ -698,12 +696,17 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
     ) -> Iterator[TrackedFigure]:  # fmt: skip
-        """The shares of every column, as ``statpress query`` answers them."""
+        """The shares of every column, weighted if records are, as ``statpress query`` says them."""
         described_as = {field["name"]: field for field in _fields(name, stated, resources)}
         release = published_marginals(folder, name, stated, resources)
+        residuals, weight = release.residuals(), stated.get("weight")
         asked = Analyses(
-            domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
+            domain=release.domain,
+            residuals=residuals,
+            confidence=tracked.CONFIDENCE,
+            weights=weights_of(weight, release.domain, residuals) if weight else None,
         )
+        figure = tracked.WEIGHTED if weight else tracked.SHARE
         for place, column in enumerate(release.domain.columns):
             if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
                 continue
@@ -712,7 +715,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 found = asked.share(name, codes, {})
                 return Reading.of(found.value, found.lower, found.upper, found.standard_error)
 
-            yield from tracked_shares([column], [described_as[column.name]], read)
+            yield from tracked_shares([column], [described_as[column.name]], read, name=figure)
 
 
 _BY_MARGINALS = (
@@ -794,7 +797,17 @@ def _with_places(
     return replace(records, rows=Rows(schema, batches))
 
 
-def _weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple[str, str]]:
+def weight_words(product: Planned) -> tuple[str, dict[str, str]]:
+    """What the records' weight is, and a note on weights; nothing without one."""
+    weight = product.mechanism.weight
+    if weight is None:
+        return "", {}
+    (own,) = weight_field(weight, product.domain)
+    raked = f", raked to the public totals in `{product.name}_calibration`" if weight.totals else ""
+    return f" The column `{own}` is the weight of a record{raked}.", {"survey weights": _WEIGHTS}
+
+
+def weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple[str, str]]:
     """The column of a record's weight, as ``described`` takes it; none without a weight."""
     if weight is None:
         return {}
@@ -807,7 +820,7 @@ def _weight_stated(weight: SurveyWeight | None, domain: Domain) -> dict[str, Any
     """What ``privacy.json`` says of a weight."""
     if weight is None:
         return {}
-    (own,) = _weight_field(weight, domain)
+    (own,) = weight_field(weight, domain)
     facts = {
         "column": weight.column,
         "values": class_values(domain, weight.column).tolist(),
@@ -825,7 +838,7 @@ def _weighted(found: Microdata, codes: Sequence[NDArray[Any]], rows: Rows) -> Ro
 
     if found.weight is None:
         return rows
-    (own,) = _weight_field(found.weight, found.domain)
+    (own,) = weight_field(found.weight, found.domain)
 
     def batches() -> Iterator[list[Any]]:
         weights, start = found.weights(codes), 0
@@ -968,8 +981,9 @@ def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[st
 
 def _free_name(name: str, domain: Domain) -> str:
     """The name, or with underscores where a column has it in any format, whatever its case."""
-    taken = {stored_name(each, form).casefold() for each in domain.names for form in STAT}
-    taken |= {each.casefold() for each in domain.names}
+    names = {(c.of if isinstance(c, Slot) else c).name for c in domain.columns}
+    taken = {stored_name(each, form).casefold() for each in names for form in STAT}
+    taken |= {each.casefold() for each in names}
     while name.casefold() in taken:
         name += "_"
     return name

@@ -117,6 +117,7 @@ def test_an_analyst_asks_for_weighted_figures(weighted: Any) -> None:
     assert "{columns: [visits, pay, wgt]}" in str(raised.value)
     copied = release.on_copies.regress("visits ~ pay", weight=True, of="population")
     assert copied.frame()["standard_error"].gt(0).all()
+    assert copied.frame()["sampling"].tolist() == ["strata", "strata"]
     assert copied.frame()["estimate"].tolist() != pytest.approx(
         release.on_copies.regress("visits ~ pay", of="population").frame()["estimate"].tolist()
     )
