@@ -23,6 +23,13 @@ from sqlalchemy import Connection
 from statpress.mechanisms.accounting.panel_design import FORMS, Design
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
 from statpress.tasks.ledger import ledger_table
+from statpress.tasks.ledger.account_rules import (
+    amendment_statement,
+    approvers_statement,
+    binding_statement,
+    reopening_statement,
+    sharing,
+)
 from statpress.tasks.ledger.accounts import (
     Account,
     Charge,
@@ -56,15 +63,10 @@ from statpress.tasks.ledger.entries import (
 from statpress.tasks.ledger.ledger_table import check_database, check_schema
 from statpress.tasks.ledger.rules import (
     SignedElsewhere,
-    amendment_statement,
-    approvers_statement,
-    binding_statement,
     check_elsewhere,
     decision_body,
     decision_statement,
-    reopening_statement,
     settled_looks,
-    sharing,
     void_statement,
 )
 from statpress.tasks.ledger.store import Store, open_store
