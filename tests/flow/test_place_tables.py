@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import N
-from people import RECORD, UNIT, put, put_people
+from people import RECORD, count_persons, put, put_people
 
 import statpress
 from statpress.configs.loading import PlannedOrder
@@ -50,8 +50,7 @@ products:
 @pytest.fixture
 def places(agency: Any) -> Any:
     """The agency with places: a state that is its only tract, and a state without records."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], GEOGRAPHY + PRODUCTS)
+    agency.replace_products(GEOGRAPHY + PRODUCTS)
     column = f"  place: {{type: categorical, categories: [{', '.join(LEAVES)}]}}\n"
     agency.replace("geography:", f"{column}geography:")
     put(agency, "place", [LEAVES[i * i % 6] for i in range(N)])
@@ -187,9 +186,7 @@ def test_the_curator_sees_true_errors_and_an_audit_holds(places: Any) -> None:
 
 def test_units_of_several_records_and_a_private_size(places: Any) -> None:
     """Absent records are in no place; nothing tells how many there are."""
-    places.replace(RECORD, UNIT)
-    places.replace("dataset: testdata", "dataset: people")
-    places.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    count_persons(places)
     put_people(places)
     bundle = places.run().bundle
     verify_bundle(bundle)
