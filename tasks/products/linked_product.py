@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals.linked import LINKED
+from statpress.mechanisms.marginals.linked_marginals import LINKED
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan

@@ -113,7 +113,7 @@ def part_of(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> ReportPart:
     """What to explore, the columns' distributions, then the pairs."""
-    fields = {field["name"]: field for field in _fields(name, resources)}
+    fields = {field["name"]: field for field in _fields(name, stated, resources)}
     drawn = list(fields)[:MOST_COLUMNS]
     copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
     lead = Prose(
@@ -183,10 +183,16 @@ def _anchor(name: str) -> str:
     return f"product-{name}"
 
 
-def _fields(name: str, resources: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The columns of the records."""
+def _fields(
+    name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The columns of the records that were measured."""
     own = (each for each in resources if Path(each["path"]).stem == name and "schema" in each)
-    return [field for field in next(own)["schema"]["fields"] if "declared" in field]
+    return [
+        field
+        for field in next(own)["schema"]["fields"]
+        if "declared" in field and field["name"] in stated["columns"]
+    ]
 
 
 def _pairs(
@@ -534,6 +540,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
         more = [self._copies(product, records, derived)] if mechanism.copies else []
+        records = _with_places(product, records, derived)
         earlier = []
         if mechanism.prior is not None:
             used = None if derived is None else derived.raw.prior
@@ -591,10 +598,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         fitting = product.expected_error.memory
         columns = product.domain.columns
         cells = mechanism.rows(n_cells=0)
+        placing = (64 + 32 * len(columns)) * published  # of codes, cells and their order
         kept = (1 + mechanism.copies) * records_kept(mechanism.sizes, published) + 64 * cells
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
-            derive=fitting,
+            derive=fitting + (0 if mechanism.placed_by is None else placing),
             # Copies are drawn when they are first written; the report reads all tables back.
             write=of_rows(max(published, cells), columns)
             + 32 * cells
@@ -663,6 +671,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                     " Copies are not written for Stata and SPSS, whose commands do not scale W by "
                     "the records of a copy over those of the source."
                 )
+        if placed_by := product.mechanism.placed_by:
+            item += (
+                f" The column `{placed_by.column.name}` is the place of a record, by the tables of "
+                f"places `{placed_by.product}`."
+            )
+            notes["places of records"] = _PLACED
         if unlisted := unlisted_in_words(product.domain):
             notes["not in any file by marginals"] = f"**Not in any file.** {unlisted}"
         return ReaderWords(item, notes)
@@ -683,7 +697,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         resources: Sequence[Mapping[str, Any]],
     ) -> Iterator[TrackedFigure]:  # fmt: skip
         """The shares of every column, weighted if records are, as ``statpress query`` says them."""
-        described_as = {field["name"]: field for field in _fields(name, resources)}
+        described_as = {field["name"]: field for field in _fields(name, stated, resources)}
         release = published_marginals(folder, name, stated, resources)
         residuals, weight = release.residuals(), stated.get("weight")
         asked = Analyses(
@@ -722,6 +736,16 @@ _PRIOR = (
 )
 
 
+_PLACED = (
+    "**Places of records** follow from the tables of places, at no cost to anyone's privacy. The "
+    "records of a place have nearly its numbers in the columns of its tables, as whole numbers "
+    "that are drawn towards the place that it lies in as far as it is small; how these columns are "
+    "related is as in the places above it, for which they were measured together. So take counts "
+    "of places with their errors from the tables of places. The copies have no places: intervals "
+    "from them are for figures of all places together."
+)
+
+
 _WEIGHTS = (
     "**Survey weights** are taken as given. The guarantee is for weights that do not depend on the "
     "confidential values of other records: of weights that were raked, calibrated or adjusted for "
@@ -742,6 +766,35 @@ _COPIES = (
     "themselves, not of a population, leave W out, with M − 1 degrees of freedom. What was not "
     "measured differs between copies as much as it may differ in truth."
 )
+
+
+def _with_places(
+    product: Planned, records: DataTable, derived: DerivedMicrodata | None
+) -> DataTable:
+    """The file of records with the place of each behind its columns, if they have one."""
+    placed_by, domain = product.mechanism.placed_by, product.domain
+    if placed_by is None:
+        return records
+    fields, at = list(records.fields), len(domain.columns)
+    words = f"Where the record lies, by the tables of places of {placed_by.product}."
+    own = {**column_field(placed_by.column), "description": words}
+    records = replace(
+        records,
+        fields=[*fields[:at], own, *fields[at:]],
+        domain=placed_by.added_to(domain),
+    )
+    if derived is None or records.rows is None:
+        return records
+    places, rows = derived.microdata.places, records.rows
+    assert places is not None
+    behind = code_rows(Domain((placed_by.column,)), (places,))
+
+    def batches() -> Iterator[list[Any]]:
+        for arrays, (place,) in zip(rows.batches(), behind.batches(), strict=True):
+            yield [*arrays[:at], place, *arrays[at:]]
+
+    schema = rows.schema.insert(at, behind.schema.field(0))
+    return replace(records, rows=Rows(schema, batches))
 
 
 def weight_words(product: Planned) -> tuple[str, dict[str, str]]:

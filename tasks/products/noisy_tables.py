@@ -216,7 +216,8 @@ def published_marginals(
             declared = [
                 field["declared"]
                 for field in described["schema"]["fields"]
-                if "declared" in field  # and not the weight of a record
+                # and neither the weight of a record nor its place, which is not measured here
+                if "declared" in field and field["name"] in stated["columns"]
             ]
         columns = tuple(map(column_from, declared))
         zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])

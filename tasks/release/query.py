@@ -24,7 +24,7 @@ from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.linear_moments import Interval
-from statpress.mechanisms.marginals.linked import LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
