@@ -25,7 +25,9 @@ not measured are .13 from 0, and .08 from those of the classes, in the root mean
 
 **A prior** (``mechanisms.marginals.prior``) is not used: intervals from copies are of this release
 alone. Its scores are distances from the prior's tables; from independence a pair is taken to be
-farther by how far these are from it.
+farther by how far these are from it. A posterior of a model that uses its prior
+(``mechanisms.marginals.with_prior``) has deviations from the earlier tables of the pairs that the
+model takes to deviate from these.
 
 **Interactions** of three columns that were not measured are those of the classes, with a random one
 upon it that is wider than most interactions of social surveys.
@@ -101,13 +103,15 @@ class Posterior:
     @classmethod
     def of(cls, released: NoisyMarginals, model: Model) -> Posterior:
         """The posterior of everything that was measured."""
-        scores = scores_of(released, model.one_way, model.n)
-        scores = from_independence(released, scores, model.one_way, model.n)
+        from_centres = scores_of(released, model.one_way, model.n)
+        scores = from_independence(released, from_centres, model.one_way, model.n)
+        scores |= {pair: from_centres[pair] for pair in model.carried & from_centres.keys()}
         products: dict[Group, Floats] = {}
         deviations: dict[Group, Floats] = {}
         for pair, variance in model.residuals.variances.items():
             if len(pair) == 2 and variance:
-                products[pair] = model.n * np.multiply.outer(*(model.one_way[c] for c in pair))
+                margins = [model.one_way[column] for column in pair]
+                products[pair] = model.n * _centre(released, model, pair, margins)
                 deviations[pair] = model.residuals.values[pair] - centred(products[pair])
         noise = {pair: model.residuals.variances[pair] for pair in deviations}
         columns = released.domain.columns
@@ -144,37 +148,40 @@ class Posterior:
         model, released = self.model, self.released
         boxes = boxes_of(released.domain)
         one_way = one_ways(released, model.residuals, model.n, boxes, smoothed=True, rng=rng)
-        pairs: dict[Group, Floats] = {}
-        for pair in model.pairs:
-            margins = one_way[pair[0]], one_way[pair[1]]
-            possible = possible_cells(pair, released.sizes, boxes)
-            if pair not in self.strengths:  # known exactly
-                pairs[pair] = model.pairs[pair]
-                continue
-            table, variance = self._pair(pair, margins, rng)
-            inside = possible.copy()
-            if pair in self.none:
-                inside &= rng.random(possible.shape) >= self.none[pair]
-            inside = nonempty(table, possible, inside)
-            rows, columns = (model.n * margin for margin in margins)
-            trends = trends_of(*(released.domain.columns[column] for column in pair))
-            table = with_margins(table, variance, rows, columns, inside, trends) / model.n
-            pairs[pair] = table if possible.all() else fit_pair(table, *margins, possible)
+        pairs = {
+            pair: self.pair(pair, (one_way[pair[0]], one_way[pair[1]]), rng) for pair in model.pairs
+        }
         drawn = replace(model, one_way=one_way, pairs=pairs, groups={})
         groups = {group: drawn.measured(group, boxes, rng) for group in model.groups}
         return replace(drawn, groups=groups)
 
-    def _pair(
+    def pair(self, pair: Group, margins: tuple[Floats, Floats], rng: np.random.Generator) -> Floats:
+        """Drawn shares float64[k_a, k_b] of a pair, with these margins."""
+        model, released = self.model, self.released
+        if pair not in self.strengths:  # known exactly
+            return model.pairs[pair]
+        possible = possible_cells(pair, released.sizes, boxes_of(released.domain))
+        table, variance = self._cells(pair, margins, rng)
+        inside = possible.copy()
+        if pair in self.none:
+            inside &= rng.random(possible.shape) >= self.none[pair]
+        inside = nonempty(table, possible, inside)
+        rows, columns = (model.n * margin for margin in margins)
+        trends = trends_of(*(released.domain.columns[column] for column in pair))
+        table = with_margins(table, variance, rows, columns, inside, trends) / model.n
+        return table if possible.all() else fit_pair(table, *margins, possible)
+
+    def _cells(
         self, pair: Group, margins: tuple[Floats, Floats], rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """A drawn table, in records, that may be negative, and the variances of its cells."""
         n, bases = self.model.n, _bases(self.model, pair)
-        centre = n * np.multiply.outer(*margins)
+        centre = n * _centre(self.released, self.model, pair, margins)
         strength = float(rng.choice(_strengths(n, bases), p=self.strengths[pair]))
         prior = strength * np.multiply.outer(bases[0].values, bases[1].values)
         noise = self.model.residuals.variances.get(pair)
         one, other = (basis.vectors for basis in bases)
-        if pair not in self.clear:
+        if pair not in self.clear | self.model.carried:
             implied = self.model.pairs[pair]
             centre += n * (implied - np.multiply.outer(implied.sum(axis=1), implied.sum(axis=0)))
         if noise is None:
@@ -319,6 +326,15 @@ def _ratios(figures: Floats, naive: Floats, share: float) -> Floats:
     return np.asarray(np.sqrt((share * within + between) / within))
 
 
+def _centre(
+    released: NoisyMarginals, model: Model, pair: Group, margins: Sequence[Floats]
+) -> Floats:
+    """Shares float64[k_a, k_b] that a pair is taken to deviate from."""
+    if released.prior is not None and pair in model.carried:
+        return released.prior.table(pair, *margins)
+    return np.multiply.outer(*margins)
+
+
 def _most_typical(model: Model, pair: Group) -> float:
     """The largest variance that a contrast of a pair has if it is as strong as is typical."""
     one, other = bases = _bases(model, pair)
@@ -411,20 +427,27 @@ class Combined:
 
 
 def combined(
-    figures: ArrayLike, variances: ArrayLike | None = None, *, share: float = 1.0
+    figures: ArrayLike,
+    variances: ArrayLike | None = None,
+    *,
+    share: float = 1.0,
+    freedom: float = math.inf,
 ) -> Combined:
     """The figures of two copies or more, combined.
 
     With W the mean of the variances and B the variance between the M figures the variance is
-    T = W + (1 + 1/M) B, with (M - 1) (T / ((1 + 1/M) B))^2 degrees of freedom.
+    T = W + (1 + 1/M) B, with (M - 1) (T / ((1 + 1/M) B))^2 degrees of freedom. Where W has few
+    itself, v, that is 1/f, and their number is 1 / (f + 1/g) with g = v (v + 1)/(v + 3) (W / T).
 
-    Source: Rubin 1987, Multiple Imputation for Nonresponse in Surveys, 3.1.
+    Source: Rubin 1987, Multiple Imputation for Nonresponse in Surveys, 3.1; Barnard and Rubin 1999,
+    doi 10.1093/biomet/86.4.948.
 
     Args:
         figures: float64[M], computed on each copy.
         variances: float64[M], as they were computed there, for a population that the records are a
             sample of; without, the figure is of the confidential records themselves.
         share: Rows of a copy over confidential records; variances are of copies with fewer rows.
+        freedom: Degrees of freedom of a variance of one copy, as of few clusters.
 
     Raises:
         ConfigError: There are fewer than two figures, one is not a finite number, or the variances
@@ -438,5 +461,8 @@ def combined(
         raise ConfigError("A figure or a variance of a copy is not a finite number.")
     between = (1 + 1 / len(q)) * float(q.var(ddof=1))
     total = float(w.mean()) + between
-    freedom = (len(q) - 1) * (total / between) ** 2 if between else math.inf
-    return Combined(float(q.mean()), math.sqrt(total), freedom)
+    degrees = (len(q) - 1) * (total / between) ** 2 if between else math.inf
+    if math.isfinite(freedom) and w.any():
+        own = freedom * (freedom + 1) / (freedom + 3) * float(w.mean()) / total
+        degrees = 1 / (1 / degrees + 1 / own)
+    return Combined(float(q.mean()), math.sqrt(total), degrees)

@@ -9,6 +9,7 @@ import copy
 import functools
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.mechanisms.marginals.copied_analyses import Copy
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
@@ -37,6 +39,7 @@ from statpress.tasks.release.query import (
     nearest,
     opened,
     regress,
+    with_prior,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Of = Literal["records", "population"]
+By = Literal["tables", "copies", "prior"]
 Frame = Literal["pandas", "polars", "arrow"]
 Values = str | int | float
 Where = Mapping[str, Values | Sequence[Values]]
@@ -138,7 +142,7 @@ class Release:
     ) -> None:
         self.where, self.manifest = where, manifest
         self._folder, self._product, self._held = folder, product, held
-        self._copied = False
+        self._by: By = "tables"
         self._earlier: Release | None = None
 
     def __repr__(self) -> str:
@@ -153,20 +157,32 @@ class Release:
     @functools.cached_property
     def _measured(self) -> Measured:
         measured = opened(self._folder, self._product, verified=True)
-        if not self._copied:
+        if self._by == "prior":
+            return with_prior(measured)
+        if self._by == "tables":
             return measured
         frame = self.copies(measured.name)
         codes = np.column_stack(
             [codes_of(each, frame[each.name]) for each in measured.domain.columns]
         )
         number = frame[frame.columns[-1]].to_numpy()
-        weights = None
-        if "weight" in measured.stated:
+        of_copies = [number == each for each in np.unique(number)]
+        if "weight" not in measured.stated:
+            copies = [Copy(codes[own]) for own in of_copies]
+        else:
             weights = frame[measured.weight["records"]].to_numpy(np.float64)
-        copies = [
-            Copy(codes[own], None if weights is None else weights[own])
-            for own in (number == each for each in np.unique(number))
-        ]
+            design = [
+                None if name is None else codes[:, measured.domain.names.index(name)]
+                for name in (measured.weight["strata"], measured.weight["cluster"])
+            ]
+            copies = [
+                Copy(
+                    codes[own],
+                    weights[own],
+                    SampleDesign(*(None if each is None else each[own] for each in design)),
+                )
+                for own in of_copies
+            ]
         return Copied(**vars(measured), copies=tuple(copies))
 
     @property
@@ -179,8 +195,22 @@ class Release:
         >>> round(release.on_copies.mean("prestige", where=where).value)
         45
         """
-        earlier = self._earlier and self._earlier._like(copied=True)
-        return self._like(copied=True, earlier=earlier)
+        earlier = self._earlier and self._earlier._like("copies")
+        return self._like("copies", earlier=earlier)
+
+    @property
+    def with_prior(self) -> Release:
+        """The release with every question answered with the help of its prior, if it has one.
+
+        Intervals are narrower than those of the release alone, and conditional: they hold as far as
+        columns drift since the earlier release as its model supposes. There are none of changes.
+
+        Raises:
+            QueryError: When a question is asked: the release has no prior.
+        """
+        if self._earlier is not None:
+            raise self._unchanging()
+        return self._like("prior")
 
     def change(self, earlier: Release) -> Release:
         """The release with every answer less that of an earlier release.
@@ -191,14 +221,22 @@ class Release:
         >>> release.change(release).mean("prestige").value
         0.0
         """
-        before = earlier._like(copied=self._copied)
-        return self._like(copied=self._copied, earlier=before)
+        if "prior" in (self._by, earlier._by):
+            raise self._unchanging()
+        return self._like(self._by, earlier=earlier._like(self._by))
 
-    def _like(self, *, copied: bool, earlier: Release | None = None) -> Release:
+    def _unchanging(self) -> QueryError:
+        return QueryError(
+            "There are no changes with the prior: what an earlier release said is in both figures.",
+            where=self.where,
+            next_step="Ask for changes without it.",
+        )
+
+    def _like(self, by: By, earlier: Release | None = None) -> Release:
         other = copy.copy(self)
-        if copied != self._copied:
+        if by != self._by:
             vars(other).pop("_measured", None)
-        other._copied, other._earlier = copied, earlier
+        other._by, other._earlier = by, earlier
         return other
 
     def _before(self, names: Iterable[str]) -> Release:
@@ -208,7 +246,12 @@ class Release:
         return self._earlier
 
     def changes(
-        self, earlier: Release, *columns: str, of: Of = "records", confidence: float = 0.95
+        self,
+        earlier: Release,
+        *columns: str,
+        of: Of = "records",
+        confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """What changed: the shares of all values of some columns, by default of all.
 
@@ -220,15 +263,16 @@ class Release:
             columns: Those that are in both by default, whose ranges are declared alike.
             of: Whose shares.
             confidence: Of each interval, and of what is called changed, for all values together.
+            weight: Whether records count by their survey weight.
         """
         compared = self.change(earlier)
         names = columns or compared._alike()
         if not names:
             raise QueryError("The releases have no column in common.", where=earlier.where)
-        before, now = compared._before(names), self._like(copied=self._copied)
+        before, now = compared._before(names), self._like(self._by)
+        asked: Any = {"of": of, "confidence": confidence, "weight": weight}
         then, since = (
-            shares_of_all({n: release.share(n, of=of, confidence=confidence).facts for n in names})
-            for release in (before, now)
+            shares_of_all({n: own.share(n, **asked).facts for n in names}) for own in (before, now)
         )
         return Estimates(change_of(then, since))
 
@@ -332,6 +376,7 @@ class Release:
         product: str | None = None,
         of: Of = "population",
         confidence: float = 0.95,
+        freedom: float = math.inf,
     ) -> Estimates:
         """Any figures, computed on each copy of the records and combined by Rubin's rule.
 
@@ -351,6 +396,8 @@ class Release:
             of: Whose figures: of a population that the records are a sample of, or of the
                 confidential records themselves.
             confidence: Of each interval.
+            freedom: Degrees of freedom of a variance of one copy, where they are few: of a survey's
+                clusters their number less that of strata.
 
         Raises:
             QueryError: There are no copies, or ``fit`` gives something else.
@@ -363,14 +410,15 @@ class Release:
             _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
             for _, own in frame.groupby(frame.columns[-1], sort=True)
         ]
-        share = len(frame) / len(fits) / size_stated(stated)
+        few = math.isfinite(freedom)  # a copy has all clusters, however few its records
+        share = 1.0 if few else len(frame) / len(fits) / size_stated(stated)
         cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):
                 raise QueryError(f"Not every copy gives '{term}'.", where="fit")
             figures, variances = zip(*(each[term] for each in fits), strict=True)
             given = variances if of == "population" else None
-            found = combined(figures, given, share=share)
+            found = combined(figures, given, share=share, freedom=freedom)
             lower, upper = found.interval(confidence)
             cells.append(
                 {
@@ -633,16 +681,24 @@ class Release:
             before = self._before(named).regress(
                 formula, of=of, confidence=confidence, weight=weight
             )
-            now = self._like(copied=self._copied).regress(
-                formula, of=of, confidence=confidence, weight=weight
-            )
+            now = self._like(self._by).regress(formula, of=of, confidence=confidence, weight=weight)
             return Estimates(change_of(before.facts, now.facts))
-        if self._copied:
-            by = self._measured.weight if weight else None
-            fit = functools.partial(fitted, formula, weight=None if by is None else by["records"])
-            made = self.combine(fit, product=self._product, of=of, confidence=confidence)
-            weighted = {} if by is None else {"weighted_by": by["column"]}
-            return Estimates({**made.facts, "statistic_of": [formula], **weighted})
+        if self._by == "copies":
+            fit, freedom, weighted = functools.partial(fitted, formula), math.inf, {}
+            if weight:
+                by, measured = self._measured.weight, self._measured
+                assert isinstance(measured, Copied)
+                drawn = {key: by[key] for key in ("strata", "cluster")}
+                fit = functools.partial(fit, weight=by["records"], **drawn)
+                freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
+            made = self.combine(
+                fit, product=self._product, of=of, confidence=confidence, freedom=freedom
+            )
+            facts = {**made.facts, "statistic_of": [formula], **weighted}
+            if weight and of == "population":
+                sampling = {"sampling": self._measured.weights.design}
+                facts["cells"] = [cell | sampling for cell in made.facts["cells"]]
+            return Estimates(facts)
         question = Question(
             conditions={}, confidence=confidence, population=of == "population", weight=weight
         )

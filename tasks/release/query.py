@@ -24,17 +24,23 @@ from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.linear_moments import Interval
-from statpress.mechanisms.marginals.linked import LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
-from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.weighted_sums import Weights
+from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
 from statpress.tasks.bundle.manifest import understood, verify_bundle
 from statpress.tasks.products.answer_words import named_cells, standing
-from statpress.tasks.products.noisy_tables import published_marginals, published_places
+from statpress.tasks.products.noisy_tables import (
+    published_marginals,
+    published_places,
+    weights_of,
+    with_scores,
+)
 from statpress.tasks.release.formulas import regressors_of
 
 if TYPE_CHECKING:
@@ -128,7 +134,7 @@ class Measured:
             residuals=self.residuals,
             sample=sample,
             confidence=question.confidence,
-            weights=self._weights() if question.weight else None,
+            weights=self.weights if question.weight else None,
         )
 
     @property
@@ -147,21 +153,14 @@ class Measured:
         stated: Mapping[str, Any] = self.stated["weight"]
         return stated
 
-    def _weights(self) -> Weights:
-        stated, names = self.weight, self.domain.names
+    @property
+    def weights(self) -> Weights:
+        """The survey weights of its records, with their design.
 
-        def place(name: str | None) -> int | None:
-            return None if name is None else names.index(name)
-
-        calibrated = [sum(totals) for totals in stated["calibrated"].values()]
-        return Weights(
-            residuals=self.residuals,
-            column=names.index(stated["column"]),
-            values=np.array(stated["values"]),
-            strata=place(stated["strata"]),
-            cluster=place(stated["cluster"]),
-            total=calibrated[0] if calibrated else None,
-        )
+        Raises:
+            QueryError: The records have none.
+        """
+        return weights_of(self.weight, self.domain, self.residuals)
 
     @property
     def with_shares(self) -> Sequence[str]:
@@ -215,7 +214,7 @@ class Measured:
 
     def _weighting(self, question: Question) -> dict[str, Any]:
         """By what records count, and the public total that sums are scaled to, if there is one."""
-        total = self._weights().total if question.statistic in ("count", "total") else None
+        total = self.weights.total if question.statistic in ("count", "total") else None
         scaled = {} if total is None else {"scaled_to": total}
         return {"weighted_by": self.weight["column"], **scaled}
 
@@ -240,6 +239,11 @@ class Copied(Measured):
 
     copies: tuple[Copy, ...]
 
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance of a weighted figure of one copy."""
+        return max(each.design.freedom for each in self.copies)
+
     def analyses(self, question: Question) -> Analyses:
         own = super().analyses(question)
         n_records = self.n_records or self.residuals.present(None)
@@ -254,6 +258,23 @@ class Copied(Measured):
 
     def facts(self, question: Question) -> dict[str, Any]:
         return super().facts(question) | {"on_copies": True}
+
+
+@dataclass(frozen=True, eq=False)
+class WithPrior(Measured):
+    """The same product, which answers by what it measured and what its prior says.
+
+    Attributes:
+        released: All that was measured, with the prior.
+    """
+
+    released: NoisyMarginals
+
+    def analyses(self, question: Question) -> PriorAnalyses:
+        return PriorAnalyses(**vars(super().analyses(question)), released=self.released)
+
+    def facts(self, question: Question) -> dict[str, Any]:
+        return super().facts(question) | {"with_prior": self.stated["prior"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,6 +371,32 @@ def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
     return np.asarray(np.array([code(each) for each in uniques], dtype=np.int64)[places])
 
 
+def with_prior(measured: Measured) -> WithPrior:
+    """A product that answers with its prior.
+
+    Raises:
+        BundleVerificationError: The files are not what the bundle says of them.
+        QueryError: It has no prior.
+    """
+    folder, name, stated = measured.folder, measured.name, measured.stated
+    if "prior" not in stated:
+        raise QueryError(
+            f"The product '{name}' has no earlier release as its prior.",
+            where=str(folder),
+            next_step="Ask without it; a config names one under 'prior', and a series under "
+            "'carry'.",
+        )
+    released = published_marginals(folder, name, stated, _resources(folder))
+    return WithPrior(**vars(measured), released=with_scores(released, folder, name, stated))
+
+
+def _resources(folder: Path) -> list[Mapping[str, Any]]:
+    """The files of a bundle as its data package describes them."""
+    with understood(folder):
+        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+        return list(package["resources"])
+
+
 _ABLE = (Marginals.name, LinkedMarginals.name, PlaceTables.name)
 
 
@@ -369,10 +416,8 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
         verify_bundle(folder)
     with understood(folder):
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
-        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
-        resources = package["resources"]
         able = [name for name, facts in stated.items() if facts["mechanism"] in _ABLE]
-    name = _chosen(product, able, folder)
+    name, resources = _chosen(product, able, folder), _resources(folder)
     if stated[name]["mechanism"] == PlaceTables.name:
         places = published_places(folder, name, stated[name], resources)
         return MeasuredPlaces.of(folder, name, stated[name], places)
