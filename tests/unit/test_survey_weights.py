@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coded import in_memory
-from statpress.mechanisms.marginals.linked import LinkedKnobs, LinkedMarginals
 
 from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Slot
 from statpress.mechanisms.domain.domain import Adjacency, Domain
