@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -81,6 +81,10 @@ Copies = Annotated[
 Weight = Annotated[
     bool,
     Parameter(name="--weight", negative="", help="Records count by their survey weight."),
+]
+Counted = Annotated[
+    Literal["records", "persons"],
+    Parameter(name="--of", help="Of linked records: of households, or of all their persons."),
 ]
 Since = Annotated[
     str | None,
@@ -249,6 +253,7 @@ def query(
     confidence: float = 0.95,
     population: bool = False,
     weight: Weight = False,
+    counted: Counted = "records",
     copies: Copies = False,
     since: Since = None,
     plot: Plot = None,
@@ -301,6 +306,7 @@ def query(
         confidence=confidence,
         population=population,
         weight=weight,
+        persons=counted == "persons",
         share=below,
         values=values,
     )
@@ -316,6 +322,7 @@ def regress(
     confidence: float = 0.95,
     population: bool = False,
     weight: Weight = False,
+    counted: Counted = "records",
     copies: Copies = False,
     since: Since = None,
     plot: Plot = None,
@@ -333,7 +340,7 @@ def regress(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
-    of: Of = "population" if population else "records"
+    of: Of = "population" if population else counted
     release = _opened(bundle, product, copies, since)
     return _answered(
         release.regress(formula, of=of, confidence=confidence, weight=weight), plot, csv, json

@@ -357,13 +357,14 @@ def learnt_bases(
 
 
 def _kind_of(one: Column, other: Column) -> tuple[object, ...] | None:
-    """What tells kinds of pairs apart of which a household has several; None of others."""
-    if isinstance(one, Slot) and isinstance(other, Slot):
-        apart = one.place != other.place and (one.place == 1, other.place == 1)
-        return one.of.name, other.of.name, apart
-    if isinstance(other, Slot):
-        return one.name, other.of.name
-    return (one.of.name, other.name) if isinstance(one, Slot) else None
+    """What tells kinds of pairs of persons' columns apart; None of others.
+
+    How a column of households is related to one of persons differs by place too much.
+    """
+    if not (isinstance(one, Slot) and isinstance(other, Slot)):
+        return None
+    apart = one.place != other.place and (one.place == 1, other.place == 1)
+    return one.of.name, other.of.name, apart
 
 
 def _alike_places(

@@ -59,11 +59,16 @@ class LinkedKind(MicrodataKind):
 
 
 LINKED = LinkedKind("linked")
-_OF_HOUSEHOLDS, _OF_A_PERSON = 1.5, 3.0
+_OF_HOUSEHOLDS, _OF_A_PERSON = 4.0, 4.0
 
 
 def _weight(one: Column, other: Column) -> float:
-    """How much a pair of columns counts: of two persons there are many times as many pairs."""
+    """How much a pair of columns counts: as a part of the tables that analysts ask for.
+
+    These are of households, of persons, of a household with its persons, and of two persons of one
+    household, and count alike. A pair of the first two kinds is more of its table than one of the
+    others, whose tables are sums over more pairs of places.
+    """
     places = {column.place if isinstance(column, Slot) else 0 for column in (one, other)}
     if len(places) > 1:
         return 1.0
