@@ -276,6 +276,13 @@ class Basis:
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         return cls(vectors[:, kept], values[kept], float(deviations.sum()))
 
+    @classmethod
+    def among(cls, bases: Sequence[Basis], size: int) -> Basis:
+        """The mean of some bases, for the first codes of their columns only."""
+        covariance = np.mean([(b.vectors * b.values) @ b.vectors.T for b in bases], axis=0)
+        centre = np.eye(size) - 1 / size
+        return cls.of(_unit_trace(centre @ covariance[:size, :size] @ centre))
+
 
 def _denoise(
     shares: Sequence[Floats],
@@ -373,13 +380,14 @@ def _alike_places(
     products: Mapping[Group, Floats],
     residuals: Residuals,
     variances: Mapping[Group, float],
-    boxes: Sequence[Box],
+    scores: Mapping[Group, Score],
     n: float,
 ) -> dict[Group, Floats]:
     """Shares of pairs of persons' columns that are related in every place as in all together.
 
-    The tables of one kind of pair are added up over the places and denoised; each pair is then the
-    table of its own margins with the odds ratios of the sum.
+    The tables of one kind of pair are added up over the places and denoised, by the covariances
+    that all pairs together teach; each pair is then the table of its own margins with the odds
+    ratios of the sum.
     """
     kinds: dict[tuple[object, ...], list[Group]] = {}
     for a, b in variances:
@@ -387,17 +395,18 @@ def _alike_places(
         if kind is not None:
             kinds.setdefault(kind, []).append((a, b))
     found: dict[Group, Floats] = {}
+    kinds = {kind: pairs for kind, pairs in kinds.items() if len(pairs) > 1}
+    if not kinds:
+        return found
+    every = {pair: residuals.values[pair] - centred(products[pair]) for pair in variances}
+    learnt = learnt_bases(one_way, every, variances, scores, columns)
     for pairs in kinds.values():
-        if len(pairs) < 2:
-            continue
-        block = tuple(slice(0, len(one_way[c]) - isinstance(columns[c], Slot)) for c in pairs[0])
+        block = tuple(slice(0, len(one_way[column]) - 1) for column in pairs[0])  # who is there
         centre = np.sum([products[pair][block] for pair in pairs], axis=0)
-        deviation = np.sum(
-            [(residuals.values[p] - centred(products[p]))[block] for p in pairs], axis=0
-        )
+        deviation = np.sum([every[pair][block] for pair in pairs], axis=0)
         variance = sum(variances[pair] for pair in pairs)
         bases = [
-            Basis.of(_first_covariance(centre.sum(axis=1 - axis) / centre.sum(), np.eye(size)))
+            Basis.among([learnt[pair[axis]] for pair in pairs], size)
             for axis, size in enumerate(centre.shape)
         ]
         posterior = _posterior(deviation, variance, bases)
@@ -407,9 +416,8 @@ def _alike_places(
         for pair in pairs:
             start = products[pair] / n
             rows, cols = start[block].sum(axis=1), start[block].sum(axis=0)
-            every = np.ones(together.shape, dtype=np.bool_)
             start = start.copy()
-            start[block] = fit_pair(together, rows, cols, every)
+            start[block] = fit_pair(together, rows, cols, np.ones(together.shape, dtype=np.bool_))
             found[pair] = start
     return found
 
@@ -469,9 +477,13 @@ def _first_covariance(shares: Floats, similarity: Floats) -> Floats:
     k = len(shares)
     centre = np.eye(k) - 1 / k
     deviations = np.maximum(shares, 1e-12) ** 0.75
-    covariance: Floats = centre @ (deviations[:, None] * similarity * deviations) @ centre
-    covariance *= (k - 1) / np.trace(covariance)
-    return covariance
+    return _unit_trace(centre @ (deviations[:, None] * similarity * deviations) @ centre)
+
+
+def _unit_trace(covariance: Floats) -> Floats:
+    """A covariance of k codes scaled to the trace k - 1: a variance of 1 along each contrast."""
+    scaled: Floats = covariance * ((len(covariance) - 1) / np.trace(covariance))
+    return scaled
 
 
 def _posterior(
@@ -546,9 +558,8 @@ def _updated(
     for positions in alike:
         total = functools.reduce(np.add, [sums[position] for position in positions])
         covariance = total / sum(weights[position] for position in positions)
-        k = len(covariance)
         for position in positions:
-            found[position] = covariance * ((k - 1) / np.trace(covariance))
+            found[position] = _unit_trace(covariance)
     return found
 
 
@@ -630,7 +641,7 @@ class Model:
         alike = {
             pair: n * table
             for pair, table in _alike_places(
-                released.domain.columns, one_way, products, residuals, measured, boxes, n
+                released.domain.columns, one_way, products, residuals, measured, scores, n
             ).items()
         }
         bases, denoised, nearer, odds = _denoise(

@@ -14,6 +14,7 @@ held to by the start of the records and by every swap, as are the declared rules
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,7 @@ from statpress.mechanisms.domain.columns import Column, Slot
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.presence import Presence
+from statpress.mechanisms.marginals.target_tables import KnownTotal
 from statpress.mechanisms.mechanism import Kind, Target
 from statpress.mechanisms.tables.count_tables import PAIRS, MicrodataKind
 
@@ -33,10 +35,13 @@ class LinkedKnobs:
         one_way_share: Of the budget for tables of single columns; by default from the size of the
             data and of the tables.
         screen_share: Of the budget for the scores of pairs, likewise.
+        known: Public exact totals of households by their columns and their number of persons, as of
+            ``MarginalsKnobs``.
     """
 
     one_way_share: float | None = None
     screen_share: float | None = None
+    known: Mapping[str, KnownTotal] | None = None
 
 
 class LinkedKind(MicrodataKind):
@@ -56,6 +61,15 @@ class LinkedKind(MicrodataKind):
                 where="columns",
                 next_step="Name columns of both tables of the config's section 'tables'.",
             )
+        for name, total in (getattr(knobs, "known", None) or {}).items():
+            for column in total.columns or (name,):
+                if target.domain is not None and isinstance(target.domain[column], Slot):
+                    raise ConfigError(
+                        f"'{column}' is a column of the persons in one place of a household, and "
+                        "known totals are of households.",
+                        where="known",
+                        next_step="Leave these totals out.",
+                    )
 
 
 LINKED = LinkedKind("linked")
@@ -98,6 +112,7 @@ class LinkedMarginals(Marginals):
                 groups=tuple(groups),
                 one_way_share=knobs.one_way_share,
                 screen_share=knobs.screen_share,
+                known=knobs.known,
                 copies=1,
             )
         return super().calibrate(knobs, target)

@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
+import pyreadstat
 import pytest
 from households import CONFIG, made_up, write
 
@@ -139,10 +141,25 @@ def test_made_up_households_keep_the_rules_and_pass_every_check(office: Any) -> 
         ages = {r: [p["age"] for p in own if p["relation"] == r and p["age"] is not None]
                 for r in ("reference", "child")}  # fmt: skip
         assert all(child + 12 <= max(ages["reference"], default=99) for child in ages["child"])
+    office.replace("directory: releases", "directory: releases, formats: [parquet, dta, sav]")
     bundle = run_rehearsal(PlannedOrder.of(Order(office.config)), None, Silent()).bundle
     made = rows(bundle, "survey_households")
     assert len(made) == 400
     assert sum(each["n_persons"] for each in made) == len(rows(bundle, "survey_persons"))
+    wanted = statpress.open(bundle)
+    merged = wanted.persons().merge(wanted.households(), on="household_id")
+    by_size = merged.groupby("n_persons")["age"].mean()
+    shares = merged.groupby(["tenure", "relation"], observed=True).size().to_dict()
+    for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
+        own, theirs = (
+            read(bundle / "data" / f"survey_{table}.{suffix}", apply_value_formats=True)[0]
+            for table in ("households", "persons")
+        )
+        found = theirs.merge(own, on="household_id", validate="many_to_one")
+        assert len(found) == len(merged) and set(found["person_id"]) == set(merged["person_id"])
+        assert np.allclose(found.groupby("n_persons")["age"].mean(), by_size, equal_nan=True)
+        counted = found.groupby(["tenure", "relation"], observed=True).size().to_dict()
+        assert counted == shares
 
 
 def orphan(households: list[Any], persons: list[Any]) -> None:
