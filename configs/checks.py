@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import ValidationError
 
 from statpress.configs import formats
-from statpress.configs.columns import build_zero
+from statpress.configs.declared_columns import build_zero
 from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.release_config import CheckConfig, ReleaseConfig
 from statpress.configs.yaml_text import Document, Findings, placed, read_text

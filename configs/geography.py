@@ -28,13 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StrictStr
 
-from statpress.configs.columns import Name, Section
+from statpress.configs.declared_columns import Name, Section
 from statpress.configs.yaml_text import Document, Findings, Place, read_text
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.places.outlines import LONGEST, Outlines, Ring, is_path, simplified, tile
-from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.places.tree import Geography, Tree
 
 TextFile = StrictStr | Annotated[list[StrictStr], Field(min_length=1)]
 """A path from the config's folder, or the lines of the file themselves."""

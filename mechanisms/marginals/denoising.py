@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal, Slot
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
@@ -422,6 +423,11 @@ def _alike_places(
     return found
 
 
+def _of_one_person(domain: Domain, pair: Group) -> bool:
+    """Whether both columns are of the person in one place."""
+    return len({getattr(domain.columns[column], "place", None) for column in pair}) == 1
+
+
 def _alike(columns: Sequence[Column]) -> list[list[int]]:
     """Positions of columns that share a covariance: of persons in the second place and later."""
     found: dict[object, list[int]] = {}
@@ -681,7 +687,10 @@ class Model:
                 start |= centres([pair], one_way, boxes=boxes)
         classes = LatentClasses.of(one_way, start if errors else {}, released.public_generator())
         fitted: dict[Group, Floats] = {}
-        for (a, b), table in classes.smoothed(start, errors).items():
+        smoothed = classes.smoothed(start, errors)
+        # Of one person's columns the other places say more than the classes of households do.
+        smoothed |= {pair: start[pair] for pair in alike if _of_one_person(released.domain, pair)}
+        for (a, b), table in smoothed.items():
             if (a, b) in denoised:
                 inside = _likely(table, one_way[a], one_way[b], n, variances[a, b])
                 table = table * (inside & possible[a, b])
