@@ -40,7 +40,7 @@ from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
 from statpress.tasks.source.aggregates import Units, source_of, units_of
 from statpress.tasks.source.files import FileSource
-from statpress.tasks.source.linked import LinkedSource
+from statpress.tasks.source.linked_records import LinkedSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,10 +165,11 @@ def _codes(release: Release, size: int, rng: np.random.Generator) -> NDArray[np.
         if column.missing_code is None:
             continue
         most = limits(column, release.config.limits).missing
-        chosen = rng.random(size) < 1 / column.size
+        nulls = rng.random(size) < 1 / column.size
         if isinstance(column, Slot):
-            chosen &= kept[:, place] != column.absent_code
-        nulled = kept[chosen := np.flatnonzero(chosen)[: math.floor(most * size)]]
+            nulls &= kept[:, place] != column.absent_code
+        chosen = np.flatnonzero(nulls)[: math.floor(most * size)]
+        nulled = kept[chosen]
         nulled[:, place] = column.missing_code
         possible = ~_impossible(domain, nulled)
         kept[chosen[possible], place] = column.missing_code

@@ -631,7 +631,13 @@ class Release:
             weight: Whether records count by their survey weight. Then errors need not have one
                 variance on copies.
         """
-        question = Question(conditions={}, confidence=confidence, weight=weight, **_counted(of))
+        question = Question(
+            conditions={},
+            confidence=confidence,
+            population=_checked(of) == "population",
+            weight=weight,
+            persons=of == "persons",
+        )
         if self._earlier is not None:
             columns = self._measured.asked(question).domain.names
             named = [name for name in columns if name in formula]
@@ -670,7 +676,8 @@ class Release:
             statistic=statistic,
             of=columns,
             confidence=confidence,
-            **_counted(of),
+            population=_checked(of) == "population",
+            persons=of == "persons",
             **more,
         )
         return self.ask(question)
@@ -730,11 +737,11 @@ def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> 
     return frame
 
 
-def _counted(of: Of) -> dict[str, bool]:
-    """What a question says of whom it is of."""
+def _checked(of: Of) -> Of:
+    """Whom a question is of, if it is one of those."""
     if of not in get_args(Of):
         raise QueryError(f"'of' is one of {', '.join(get_args(Of))}, and not {of!r}.", where="of")
-    return {each: of == each for each in ("population", "persons")}
+    return of
 
 
 def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:

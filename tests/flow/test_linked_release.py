@@ -19,7 +19,7 @@ from households import CONFIG, made_up, write
 import statpress
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
-from statpress.flows.cli import app
+from statpress.flows.cli import app, print_outcome
 from statpress.flows.rehearsal import run_rehearsal
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
@@ -119,8 +119,9 @@ def test_its_noisy_tables_answer_questions(office: Any) -> None:
         assert abs(cell["estimate"] - true) < 6 * cell["standard_error"]
         assert "They are of the persons that were counted" in " ".join(figure.notes)
     assert release.regress("age ~ n_persons", of="persons").facts["cells"]
+    asked = ["query", str(bundle), "--share", "relation", "--of", "persons", "--by", "tenure"]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        app(["query", str(bundle), "--share", "relation", "--of", "persons"])
+        print_outcome(app(asked, exit_on_error=False, result_action="return_value"))
     assert "reference" in printed.getvalue()
     with pytest.raises(errors.QueryError, match="drawn together"):
         ask(bundle, Question(columns=("age",), conditions={}, persons=True, population=True))
