@@ -367,9 +367,12 @@ def learnt_bases(
 def _kind_of(one: Column, other: Column) -> tuple[object, ...] | None:
     """What tells kinds of pairs of persons' columns apart; None of others.
 
-    How a column of households is related to one of persons differs by place too much.
+    How a column of households is related to one of persons differs by place too much, and one that
+    all persons have alike to none.
     """
     if not (isinstance(one, Slot) and isinstance(other, Slot)):
+        return None
+    if min(one.of.size, other.of.size) < 2:
         return None
     apart = one.place != other.place and (one.place == 1, other.place == 1)
     return one.of.name, other.of.name, apart

@@ -10,6 +10,7 @@ import pytest
 from coded import CodesInMemory
 from households import loaded, made_up, record_of
 
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.linked import LINKED, LinkedKnobs, LinkedMarginals
@@ -38,6 +39,27 @@ def private(domain: Domain) -> CodesInMemory:
     rows = [record_of(h, [p for p in persons if p["hid"] == h["hid"]]) for h in households]
     codes = np.array(rows, dtype=np.uint8)
     return CodesInMemory(domain, N, tuple(codes.T.copy()))
+
+
+def test_a_column_that_all_persons_have_alike_is_released_too() -> None:
+    def slot(of: Column, place: int) -> Slot:
+        return Slot(name=f"{of.name}_{place}", of=of, place=place, size_name="n")
+
+    same, sex = (Categorical(name=n, categories=c) for n, c in (("same", "x"), ("sex", "mf")))
+    slots = [slot(of, place) for place in (1, 2) for of in (same, sex)]
+    domain = Domain((Integer(name="n", lower=0, upper=2), *slots))
+    sizes = np.arange(N) % 3
+    sexes = np.arange(N) // 3 % 2
+    columns = [sizes]
+    for place in (1, 2):
+        columns += [np.where(sizes >= place, each, k) for each, k in ((0 * sexes, 1), (sexes, 2))]
+    data = CodesInMemory(domain, N, tuple(each.astype(np.uint8) for each in columns))
+    target = Target(epsilon=5.0, delta=1e-6, n_records=N, n_cells=1, domain=domain)
+    mechanism = LinkedMarginals.calibrate(LinkedKnobs(), target)
+    released = mechanism.release(data, SeededRandomness(np.random.PCG64(1)))
+    codes = np.stack(mechanism.postprocess(released).codes, axis=1)
+    assert np.array_equal(codes[:, 1] == 0, codes[:, 0] >= 1)
+    assert np.array_equal(codes[:, 4] < 2, codes[:, 0] == 2)
 
 
 def test_known_totals_of_households_are_met_and_not_measured(tmp_path: Path) -> None:
