@@ -16,9 +16,9 @@ a household's column and a person's, over all persons (*both*); and of the colum
 of one household, over all ordered pairs of them. Of *three persons* they are those of the table of
 all sets of three persons of a household, each a child, of working age or older, and at work or not.
 *Has one* and *has two* are the mean relative errors of the numbers of households with so many
-persons of each value of a column, as PrivPetal asks (arXiv 2503.22970); of less than a hundredth of
-the households the error is that over a hundredth. *Misfit* is the share of places where a column
-does not agree with the size.
+persons of each value of a column, as PrivPetal asks (Cai, Xiao and Yang 2025, arXiv 2503.22970); of
+less than a hundredth of the households the error is that over a hundredth. *Misfit* is the share of
+places where a column does not agree with the size.
 """
 
 from __future__ import annotations
