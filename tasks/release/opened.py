@@ -764,7 +764,10 @@ def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> 
 def _checked(of: Of) -> Of:
     """Whom a question is of, if it is one of those."""
     if of not in get_args(Of):
-        raise QueryError(f"'of' is one of {', '.join(get_args(Of))}, and not {of!r}.", where="of")
+        raise QueryError(
+            f"'of' is 'records' or 'population', or 'persons' of linked records, and not {of!r}.",
+            where="of",
+        )
     return of
 
 
