@@ -14,7 +14,7 @@ intractable (Irving and Jerrum 1994, doi 10.1137/S0097539790191010). It is left 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,9 +128,9 @@ def read_tables(
         assert totals is not None
         before[level].append(((), totals[level]))
     for reading in readings(tables, totals=totals is not None):
-        own = list(_of_reading(estimates, reading))
+        own = [of_reading(estimates, reading, level) for level in range(depth)]
         margins = [
-            None if shared is None else _margin(known, group[:shared])
+            None if shared is None else margin_of(known, group[:shared])
             for known, group, shared in zip(before, reading.groups, reading.shared, strict=True)
         ]
         found = read(
@@ -143,26 +143,26 @@ def read_tables(
         for known, group, table in zip(before, reading.groups, found, strict=True):
             known.append((group, table))
     return [
-        _margin(before[level], group)
+        margin_of(before[level], group)
         if any(set(group) <= set(each) for each, _ in before[level])
         else None
         for level, group in tables
     ]
 
 
-def _of_reading(estimates: PlaceEstimates, reading: Reading) -> Iterator[tuple[Floats, Floats]]:
-    """By level the estimates and variances of a reading, in the order of its axes."""
-    for level, group in enumerate(reading.groups):
-        ascending = tuple(sorted(group))
-        table = estimates.table(level, ascending)
-        axes = [1 + ascending.index(column) for column in group]
-        yield (
-            np.ascontiguousarray(table.transpose(0, *axes)),
-            np.maximum(estimates.variances(level, ascending), _LEAST_VARIANCE),
-        )
+def of_reading(estimates: PlaceEstimates, reading: Reading, level: int) -> tuple[Floats, Floats]:
+    """The estimates and variances of a reading at a level, in the order of its axes."""
+    group = reading.groups[level]
+    ascending = tuple(sorted(group))
+    table = estimates.table(level, ascending)
+    axes = [1 + ascending.index(column) for column in group]
+    return (
+        np.ascontiguousarray(table.transpose(0, *axes)),
+        np.maximum(estimates.variances(level, ascending), _LEAST_VARIANCE),
+    )
 
 
-def _margin(known: Sequence[tuple[Group, Integers]], group: Group) -> Integers:
+def margin_of(known: Sequence[tuple[Group, Integers]], group: Group) -> Integers:
     """Sums of a table that was read before, with axes in the order of the group."""
     holding, table = next(each for each in known if set(group) <= set(each[0]))
     others = tuple(1 + i for i, column in enumerate(holding) if column not in group)

@@ -40,7 +40,7 @@ from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
 from statpress.tasks.source.aggregates import Units, source_of, units_of
 from statpress.tasks.source.files import FileSource
-from statpress.tasks.source.linked_records import LinkedSource
+from statpress.tasks.source.linked import LinkedSource
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals.linked import LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness

@@ -13,7 +13,7 @@ from households import loaded, made_up, record_of
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals.linked import LINKED, LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LINKED, LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
 from statpress.mechanisms.marginals.target_tables import (
