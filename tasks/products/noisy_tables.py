@@ -10,11 +10,12 @@ The noisy tables of a published release, read back with neither data nor ledger 
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import labels
+from statpress.mechanisms.domain.contingency_table import Numbers
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import (
@@ -34,6 +36,7 @@ from statpress.mechanisms.marginals.residuals import (
     Residuals,
     table_with_errors,
 )
+from statpress.mechanisms.places.estimates import AT_ONCE
 from statpress.tasks.bundle.formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows
 from statpress.tasks.products.publication import DataTable, Field, described
@@ -102,16 +105,7 @@ def read_tables(
     Raises:
         ValueError: The file does not hold them.
     """
-    import pyarrow as pa
-
-    parts = [np.zeros(0, np.int64)]
-    for batch in read_batches(path, None):
-        if "raw" not in batch.schema.names or batch.column("raw").type != pa.int64():
-            raise ValueError("the column 'raw' is missing or of another type")
-        if batch.column("raw").null_count:
-            raise ValueError("the column 'raw' has nulls")
-        parts.append(batch.column("raw").to_numpy(zero_copy_only=False))
-    raw = np.concatenate(parts)
+    raw = np.concatenate([np.zeros(0, np.int64), *map(_raw, read_batches(path, None))])
     shapes = [tuple(sizes[column] for column in group) for group in groups]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     if len(raw) != (ends[-1] if len(ends) else 0):
@@ -120,6 +114,66 @@ def read_tables(
     return [
         part.reshape(shape) for part, shape in zip(np.split(raw, ends)[:-1], shapes, strict=True)
     ]
+
+
+def _raw(rows: Any) -> NDArray[np.int64]:
+    """The noisy counts of a batch or table of Arrow."""
+    import pyarrow as pa
+
+    if "raw" not in rows.schema.names or rows.column("raw").type != pa.int64():
+        raise ValueError("the column 'raw' is missing or of another type")
+    if rows.column("raw").null_count:
+        raise ValueError("the column 'raw' has nulls")
+    return np.asarray(rows.column("raw").to_numpy(zero_copy_only=False))
+
+
+def written_counts(path: Path, shape: tuple[int, ...]) -> Numbers:
+    """The noisy counts of one table in grid steps; a large one stays in its Parquet file.
+
+    Raises:
+        ValueError: The file does not hold them.
+    """
+    if math.prod(shape) <= AT_ONCE or path.suffix != ".parquet":
+        (table,) = read_tables(path, [tuple(range(len(shape)))], shape)
+        return table
+    import pyarrow.parquet
+
+    metadata = pyarrow.parquet.read_metadata(path)
+    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if metadata.num_rows != math.prod(shape):
+        raise ValueError("the table does not have as many cells as its columns say")
+    return _WrittenCounts(path, shape, tuple(np.cumsum([0, *rows]).tolist()))
+
+
+@dataclass(frozen=True)
+class _WrittenCounts:
+    """The noisy counts of a table in a Parquet file.
+
+    Attributes:
+        path: Of the file.
+        shape: Of the table.
+        starts: Where its row groups begin, and the number of its rows.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    def __getitem__(self, rows: slice) -> NDArray[np.int64]:
+        import pyarrow.parquet
+
+        cells = math.prod(self.shape[1:])
+        first, last, _ = (each * cells for each in rows.indices(self.shape[0]))
+        groups = range(
+            bisect.bisect_right(self.starts, first) - 1, bisect.bisect_left(self.starts, last)
+        )
+        with pyarrow.parquet.ParquetFile(self.path) as file:
+            found = _raw(file.read_row_groups(groups, columns=["raw"]))
+        start = self.starts[groups.start]
+        return found[first - start : last - start].reshape(-1, *self.shape[1:])
+
+    def __setitem__(self, rows: slice, values: NDArray[Any]) -> None:
+        raise TypeError("what was published is not changed")
 
 
 def raw_digest(release: NoisyMarginals) -> str:
