@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from statpress.configs.columns import Line, Paragraphs, Section
+from statpress.configs.declared_columns import Line, Paragraphs, Section
 
 _EMAIL = re.compile(r"[^\s@<>(),:;\"\\]{1,64}@(?=.{4,253}$)[^\s@.<>,;]+(\.[^\s@.<>,;]+)+")
 _NOT_OF_A_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x1f\x7f]")  # RFC 3986, 2

@@ -20,7 +20,7 @@ from typing import Literal, TypeGuard, get_args
 from statpress.mechanisms.errors import DependencyError
 
 Format = Literal["parquet", "csv", "dta", "sav"]
-"""A format is also the suffix of its files, and its name in ``tasks.bundle.formats``."""
+"""A format is also the suffix of its files, and its name in ``tasks.bundle.file_formats``."""
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 DEFAULT: tuple[Format, ...] = ("parquet", "csv")

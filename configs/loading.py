@@ -28,17 +28,17 @@ from statpress.configs.checks import (
     public_path,
     rest_of,
 )
-from statpress.configs.columns import COLUMNS, CategoriesFile, RangeConfig
+from statpress.configs.declared_columns import COLUMNS, CategoriesFile, RangeConfig
 from statpress.configs.geography import GeographyConfig, check_outlines, geographies
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
 from statpress.configs.requests import divided, requests_of
 from statpress.configs.series import dated
-from statpress.configs.survey_weights import survey_weight
 from statpress.configs.tables import key_faults
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
-from statpress.configs.yaml_text import Document, Findings, parse, placed, read_text
+from statpress.configs.weight import survey_weight
+from statpress.configs.yaml_text import Document, Findings, as_value, parse, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
@@ -533,7 +533,9 @@ def _whole_text(
         if isinstance(getattr(column, "categories", None), CategoriesFile):
             built = declared[name]
             assert isinstance(built, Categorical | Ordinal)
-            lines[*place_of_column(config, name), "categories"] = list(built.categories)
+            listed = as_value([str(each) for each in built.categories])
+            whole = {"file": listed} if isinstance(listed, str) else list(built.categories)
+            lines[*place_of_column(config, name), "categories"] = whole
     for request in requests:
         written = getattr(config.products[request.name], "known", None) or {}
         for key, total in (getattr(request.knobs, "known", None) or {}).items():

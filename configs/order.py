@@ -30,7 +30,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.emitter import RoundTripEmitter
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from statpress.configs.columns import Section
+from statpress.configs.declared_columns import Section
 from statpress.configs.release_config import ReleaseConfig
 from statpress.configs.yaml_text import Document, Place, parse
 from statpress.mechanisms.errors import ConfigError, UnknownKeyError, YamlError

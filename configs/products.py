@@ -27,9 +27,9 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
-from statpress.configs.columns import Line, Paragraphs, Section, Share
+from statpress.configs.declared_columns import Line, Paragraphs, Section, Share
 from statpress.mechanisms.mechanism import UserDefined, own_keys
-from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO
 from statpress.mechanisms.registry import KINDS, REGISTRY, served_by, serving
 

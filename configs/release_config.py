@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from statpress.configs.about import AboutConfig
-from statpress.configs.columns import (
+from statpress.configs.declared_columns import (
     ColumnConfig,
     Count,
     Delta,

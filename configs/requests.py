@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from statpress.configs.checks import declared_columns, with_counts
 from statpress.configs.products import ProductConfig
 from statpress.configs.release_config import ReleaseConfig
-from statpress.configs.survey_weights import WEIGHTED
 from statpress.configs.tables import LINKED_KIND
+from statpress.configs.weight import WEIGHTED
 from statpress.configs.yaml_text import Document, Findings, placed
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BudgetValueError, ConfigError
 from statpress.mechanisms.mechanism import Kind, UserDefined, own_keys
-from statpress.mechanisms.places.geography import Geography
+from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
 

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from statpress.configs.columns import Name, Section
+from statpress.configs.declared_columns import Name, Section
 from statpress.configs.yaml_text import Document, Findings
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.periods import Frequency, SeriesPeriod

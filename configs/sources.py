@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from statpress.configs.columns import Line, Section
+from statpress.configs.declared_columns import Line, Section
 from statpress.configs.formats import SourceFormat, check_installed, format_of
 from statpress.configs.upload_targets import Endpoint, Region
 from statpress.mechanisms.domain.columns import Categorical, Column, Date

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from statpress.configs.columns import (
+from statpress.configs.declared_columns import (
     Category,
     ColumnConfig,
     FiniteNumber,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, LiteralString, Union
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, StrictStr, Tag
 from pydantic_core import PydanticCustomError
 
-from statpress.configs.columns import Name, Section
+from statpress.configs.declared_columns import Name, Section
 
 _HOST = r"([A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])"
 _LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])"

@@ -22,7 +22,7 @@ from statpress.tasks.release.review import (
     open_publication,
 )
 from statpress.tasks.release.run_places import Outcome, Uploaded
-from statpress.tasks.release.series import refresh_page
+from statpress.tasks.release.series_periods import refresh_page
 from statpress.tasks.uploads.upload import check_targets, read_targets, targets_in, upload
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
 from statpress.tasks.release.review import check_decided
 from statpress.tasks.release.run_places import Outcome, open_run
-from statpress.tasks.release.series import refresh_page, released_meanwhile, take_period
+from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,

@@ -27,7 +27,7 @@ from statpress.tasks.private_zone.guards import (
 from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent, steps_of
 from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release.quality_gates import Inspector
-from statpress.tasks.release.series import Due, find_due
+from statpress.tasks.release.series_periods import Due, find_due
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from statpress.configs.columns import ColumnConfig
+from statpress.configs.declared_columns import ColumnConfig
 from statpress.configs.descriptions.column_list import (
     BETWEEN,
     KEYS,

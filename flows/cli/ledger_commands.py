@@ -209,7 +209,7 @@ def note(
         place: For a bundle that waits for its approval: where it is to be published.
     """
     from statpress.tasks.release.review import note_bundle
-    from statpress.tasks.release.series import page_flaw
+    from statpress.tasks.release.series_periods import page_flaw
 
     entry = note_bundle(home_of(home), bundle, place)
     noted = Path(entry.body["bundle"])
@@ -226,7 +226,7 @@ def note(
 def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
     """Bring the ledger of an older version to the present form; its entries stay as they are."""
     from statpress.tasks.ledger.ledger import Ledger
-    from statpress.tasks.ledger.tables import FORMS
+    from statpress.tasks.ledger.ledger_table import FORMS
 
     form, present = Ledger.upgrade(home_of(home).ledger), FORMS[-1]
     text = f"The ledger is of the present form, {present!r}; there is nothing to upgrade."
@@ -435,7 +435,7 @@ def amend(
 
 def _names(sources: list[str] | None) -> list[str]:
     """Sources as accounts name them; paths are taken from the present folder."""
-    from statpress.tasks.ledger.sources import named
+    from statpress.tasks.ledger.source_patterns import named
 
     return [named(each) for each in sources or ()]
 

@@ -157,7 +157,7 @@ def plan(
     order, place = PlannedOrder.of(order_of(config, set_, period)), home_of(home)
     calendar = None
     if order.release.config.series is not None:
-        from statpress.tasks.release.series import calendar_of
+        from statpress.tasks.release.series_periods import calendar_of
 
         calendar = calendar_of(place, order.release)
     remaining = remaining_budget(place, order.release.config.dataset, order.release.period_text)

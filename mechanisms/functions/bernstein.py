@@ -142,6 +142,8 @@ def _known(figure: float | None) -> str:
 
 
 _BETA, _LOOKED_AT = 0.05, 1 << 16
+_LARGEST_FACTOR = 1e100
+"""Its square, times the noise, is a double."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,12 +263,18 @@ class FunctionRelease:
         return lattice_loss(self.noise, self.scale, Fraction(self.sensitivity))
 
     def rehearse(self, domain: Domain) -> None:
-        """Evaluate the learner on a table that holds no data: all records in one cell.
+        """See that values can be written, and evaluate the learner on a table without data.
 
         Raises:
-            ConfigError: A user-defined function fails.
+            ConfigError: A user-defined function fails, or a range is too narrow or too wide.
         """
         assert self.mechanism is not None
+        if not 1 / _LARGEST_FACTOR <= abs(self.factor) <= _LARGEST_FACTOR:
+            raise ConfigError(
+                "The declared range is too narrow or too wide: values of the function would pass "
+                "what a number in a file can be.",
+                next_step="Declare the column in a unit in which its range is nearer to 1.",
+            )
         places = np.arange(min(domain.n_cells, _LOOKED_AT))
         cell = places[domain.is_possible(places)][:1]
         table = ContingencyTable(domain, cell, np.full(len(cell), self.n_records))

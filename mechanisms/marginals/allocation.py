@@ -47,7 +47,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from statpress.mechanisms.marginals.latent_classes import MOST_CELLS
 from statpress.mechanisms.marginals.target_tables import Floats, Group
@@ -423,19 +422,22 @@ _NODES, _NODE_WEIGHTS = np.array([-(3**0.5), 0.0, 3**0.5]), np.array([1, 4, 1]) 
 _LEAST_SHARE = 1e-12  # that says anything
 
 
+@functools.cache
 def _reference(spread: float) -> Floats:
     """Distances from independence of pairs, equally frequent."""
-    levels = np.exp(spread * special.ndtri((np.arange(9) + 0.5) / 9))
+    from scipy.special import ndtri
+
+    levels = np.exp(spread * ndtri((np.arange(9) + 0.5) / 9))
     scaled: Floats = levels * (REFERENCE / levels.mean())
     return scaled
 
 
-STATED, COMPARED = _reference(1.0), _reference(2.0)
-"""Pairs for which errors are stated, and those for which shares are compared."""
+STATED, COMPARED = 1.0, 2.0
+"""Spread of the pairs for which errors are stated, and of those for which shares are compared."""
 
 
 def _errors(
-    work: _Workload, shares: Shares, mu: float, n: int, levels: Floats = STATED
+    work: _Workload, shares: Shares, mu: float, n: int, spread: float = STATED
 ) -> tuple[list[float], float]:
     """Expected total variation of every column, and of the groups on average."""
     k = work.sizes
@@ -445,7 +447,7 @@ def _errors(
         single = _single_errors(k, first, n)
         return single, float(np.mean(single))
     scale = MEAN_ABSOLUTE * (work.ends - 1).prod(axis=1)
-    amounts, left = _allocated(work, scale, first, shares, mu, n, levels)
+    amounts, left = _allocated(work, scale, first, shares, mu, n, _reference(spread))
     shown = (amounts / 2 / work.cells)[:, None] * work.inside
     single = _single_errors(k, first + shown.sum(axis=0) * k, n)
     squares = work.inside @ np.square(single) / work.number

@@ -5,7 +5,7 @@ columns, its number of persons, and the columns of as many persons as it may hav
 one record and has one cell in every table, whatever its size; so replacing a household with all its
 persons moves two counts of a table by one each, and the loss is that of units of one record. That
 the record depends on the household's own rows alone is for whoever makes it
-(``tasks.source.linked``).
+(``tasks.source.linked_records``).
 
 That sizes and persons agree follows from the columns (``mechanisms.marginals.presence``), and is
 held to by the start of the records and by every swap, as are the declared rules.

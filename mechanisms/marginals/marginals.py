@@ -9,6 +9,7 @@ The rest is free: all tables are combined with exact variances (mechanisms.margi
 the pairs denoised together (mechanisms.marginals.denoising), and records made that have the
 one-way tables exactly and the others nearly (mechanisms.marginals.synthesis). They are drawn from a
 generator that depends on the release only, so that the same release gives the same records.
+Modules that a plan does without are imported when a release runs.
 
 **Public exact totals** of single columns and of pairs are met by the records, and no budget is
 spent on them. Integer records with given tables of pairs always exist where the pairs form no
@@ -49,19 +50,14 @@ from statpress.mechanisms.marginals.allocation import (
     towards,
     triple_cells,
 )
-from statpress.mechanisms.marginals.copies import Copies
-from statpress.mechanisms.marginals.denoising import Model
-from statpress.mechanisms.marginals.measurement import (
+from statpress.mechanisms.marginals.residuals import (
     MOST_RECORDS,
-    evidence_of_marginals,
-    release_marginals,
+    KnownTotals,
+    NoisyMarginals,
+    Residuals,
     scale_of,
 )
-from statpress.mechanisms.marginals.presence import Presence
-from statpress.mechanisms.marginals.prior import Prior
-from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values, raked
-from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import (
     Group,
     Integers,
@@ -85,6 +81,9 @@ from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.count_tables import MICRODATA
 
 if TYPE_CHECKING:
+    from statpress.mechanisms.marginals.copies import Copies
+    from statpress.mechanisms.marginals.denoising import Model
+    from statpress.mechanisms.marginals.prior import Prior
     from statpress.mechanisms.sampling.evidence import Evidence
 
 ALL_PAIRS = "all pairs"
@@ -516,6 +515,8 @@ class Marginals:
         self, coded: CodedColumns, rng: Randomness, progress: Progress | None = None
     ) -> NoisyMarginals:
         """The private steps; what they give back is public."""
+        from statpress.mechanisms.marginals.measurement import release_marginals
+
         return release_marginals(
             coded,
             self.groups,
@@ -538,6 +539,8 @@ class Marginals:
 
     def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
         """For audits: by all tables and scores."""
+        from statpress.mechanisms.marginals.measurement import evidence_of_marginals
+
         return evidence_of_marginals(one, other)
 
     def total(self, release: NoisyMarginals) -> EstimatedTotal | None:
@@ -555,6 +558,11 @@ class Marginals:
         Raises:
             ConfigError: Known totals and structural zeros leave no possible records.
         """
+        from statpress.mechanisms.marginals.copies import Copies
+        from statpress.mechanisms.marginals.denoising import Model
+        from statpress.mechanisms.marginals.presence import Presence
+        from statpress.mechanisms.marginals.synthesis import synthesise
+
         model = Model.of(release)
         published = self.records or max(1, round(model.n))
         codes = synthesise(

@@ -92,13 +92,13 @@ from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
     NoisyScores,
     NoisyTable,
+    scale_of,
 )
 from statpress.mechanisms.marginals.target_tables import Box, Floats, Group, boxes_of
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
     equivalent_variance,
-    scale_for,
 )
 
 if TYPE_CHECKING:
@@ -168,10 +168,6 @@ class GdpFilter:
         self._spent += rounded
 
 
-MOST_RECORDS = 2**40
-"""Records whose counts, with noise, stay within 64 bits on the grid."""
-
-
 def table_sensitivity_squared(unit_records: int, adjacency: Adjacency) -> int:
     """Squared Euclidean sensitivity of one table, in squared records."""
     return adjacency.moved * unit_records**2
@@ -180,11 +176,6 @@ def table_sensitivity_squared(unit_records: int, adjacency: Adjacency) -> int:
 def score_sensitivity_squared(unit_records: int, n_pairs: int, adjacency: Adjacency) -> int:
     """Squared Euclidean sensitivity of the scores of some pairs, in squared records."""
     return (adjacency.moved * unit_records) ** 2 * n_pairs
-
-
-def scale_of(sensitivity_squared: int, amount: Fraction) -> Fraction:
-    """Scale in grid steps of noise that spends at most an amount of mu^2."""
-    return scale_for(sensitivity_squared * GRID**2 / amount)
 
 
 def measure_tables(

@@ -34,20 +34,31 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
-from statpress.mechanisms.marginals.population import Sample
-from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.target_tables import Floats, Group
+from statpress.mechanisms.sampling.randomness import scale_for
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.marginals.population import Sample
+    from statpress.mechanisms.marginals.prior import Prior
 
 GRID = 2**20
 """Grid steps to a count."""
+MOST_RECORDS = 2**40
+"""Records whose counts, with noise, stay within 64 bits on the grid."""
 NOT_TOGETHER = "No measured table holds these columns together."
 """What is said where there is no answer."""
+
+
+def scale_of(sensitivity_squared: int, amount: Fraction) -> Fraction:
+    """Scale in grid steps of noise that spends at most an amount of mu^2."""
+    return scale_for(sensitivity_squared * GRID**2 / amount)
 
 
 @dataclass(frozen=True, eq=False)

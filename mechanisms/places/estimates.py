@@ -54,7 +54,7 @@ from statpress.mechanisms.marginals.residuals import Residuals, subgroups
 from statpress.mechanisms.marginals.target_tables import Floats, Group
 from statpress.mechanisms.places.tree import Blocks, Forest, Tree
 
-AT_ONCE = 2**21
+AT_ONCE = 2**20
 """Cells of all tables of a block of places."""
 _ALIKE = 1e-9
 """Weights of places without an estimate that differ by less are the same."""

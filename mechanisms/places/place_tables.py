@@ -42,13 +42,8 @@ from statpress.mechanisms.errors import (
     InfeasibleBudgetError,
     RecordsError,
 )
-from statpress.mechanisms.marginals.measurement import (
-    MOST_RECORDS,
-    GdpFilter,
-    scale_of,
-    table_sensitivity_squared,
-)
-from statpress.mechanisms.marginals.residuals import GRID
+from statpress.mechanisms.marginals.measurement import GdpFilter, table_sensitivity_squared
+from statpress.mechanisms.marginals.residuals import GRID, MOST_RECORDS, scale_of
 from statpress.mechanisms.marginals.target_tables import Floats, Group, Integers
 from statpress.mechanisms.mechanism import (
     DONG_ROTH_SU,
@@ -66,9 +61,8 @@ from statpress.mechanisms.places.estimates import (
     blocks_of,
     places_at_once,
 )
-from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.places.readable import read_tables, readable
-from statpress.mechanisms.places.tree import Blocks, Places, Tree
+from statpress.mechanisms.places.tree import Blocks, Geography, Places, Tree
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.randomness import (
     Progress,

@@ -36,7 +36,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, ndtri
 
 from statpress.mechanisms.places.tree import Places
 
@@ -127,6 +126,8 @@ class GammaPosterior:
     def log_evidence(self) -> Floats:
         """Logarithm of the density of z, times the noise's standard deviation and sqrt(2 pi)."""
         log_integral = _laplace(self._shape, self._u, self._mode) + self._look_up(_tables()[0])
+        from scipy.special import gammaln
+
         log_prior = -gammaln(self._shape) - self._shape * np.log(self._scale)
         gamma = log_integral + log_prior + 0.5 / self._scale**2 - self._z / self._scale
         away = (self._z - self._mean) ** 2 / (1 + self._variance)
@@ -143,6 +144,8 @@ class GammaPosterior:
 
     def quantile(self, level: Floats) -> Floats:
         """Quantile of x at levels, of which those outside .01 to .99 are moved there."""
+        from scipy.special import ndtri
+
         at, further = _between(level, _PROBABILITIES)
         table, width = _tables()[2], len(_PROBABILITIES)
         log = np.zeros(np.shape(self._u))
@@ -172,6 +175,8 @@ def log_evidence(prior: Prior, z: Floats, sd: Floats) -> Floats:
 
 def quantiles(prior: Prior, z: Floats, sd: Floats) -> Floats:
     """float64[levels, n, cells]: quantiles of cells given their noisy counts, at ``LEVELS``."""
+    from scipy.special import expit
+
     posterior = GammaPosterior(prior.mean, prior.shape, z, sd)
     some = np.log(-np.expm1(prior.log_zero)) + posterior.log_evidence()
     zero = expit(prior.log_zero - 0.5 * (z / sd) ** 2 - some)

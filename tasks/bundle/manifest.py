@@ -16,13 +16,15 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statpress.mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
+    ConfigError,
     RehearsalError,
     SignatureError,
     StatpressError,
@@ -423,3 +425,20 @@ def _text(manifest: Mapping[str, Any]) -> str:
 def _digest_of(manifest: Mapping[str, Any]) -> str:
     canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@contextmanager
+def understood(place: Path) -> Iterator[None]:
+    """Say of a whole bundle that its files do not fit each other, or this version."""
+    try:
+        yield
+        return
+    except BundleVerificationError:
+        raise
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        problem = (error.what if isinstance(error, ConfigError) else str(error)).rstrip(".")
+    raise BundleVerificationError(
+        f"The bundle is as its manifest says, and this version cannot read it: {problem}.",
+        where=str(place),
+        next_step="Use the version of statpress that the manifest names.",
+    )

@@ -20,7 +20,7 @@ from statpress.mechanisms.domain.column import leant
 from statpress.mechanisms.domain.columns import Codes, Column, Date, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from statpress.mechanisms.domain.domain import Domain
-from statpress.tasks.bundle.formats import (
+from statpress.tasks.bundle.file_formats import (
     LISTED,
     arrow_type,
     format_of,

@@ -40,7 +40,7 @@ import numpy as np
 
 from statpress.configs.formats import fault_of, stored_name
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.formats import FileFormat
+from statpress.tasks.bundle.file_formats import FileFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,11 @@ from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.tasks.bundle.formats import format_named
-from statpress.tasks.catalogues.usage import USAGE, usage_section
-from statpress.tasks.pages.rendering import escaped, markdown
+from statpress.tasks.bundle.file_formats import format_named
+from statpress.tasks.pages.rendering import markdown
+from statpress.tasks.products.described_columns import column_field, column_from
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Field, codebook, fields_with_words
-from statpress.tasks.products.published_counts import column_field, column_from
 
 if TYPE_CHECKING:
     from statpress.configs.about import AboutConfig
@@ -46,7 +45,6 @@ _TYPES = {
 _FIELD_TYPES = {"string": "text", "boolean": "true or false", "integer": "whole number"}
 _WIDEST_CODES = 1e15
 _MOST_EDGES = 12
-_DOI = r"https://doi\.org/(10\.[0-9]{4,9}(?:\.[0-9]+)?/[A-Za-z0-9:/_;.()\[\]\\-]+)"  # as CFF takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,128 +307,6 @@ def _text(value: Any) -> str:
         whole = value.is_integer() and abs(value) < _WIDEST_CODES
         return str(int(value)) if whole else f"{value:.10g}"
     return str(value)
-
-
-def citation(package: Mapping[str, Any]) -> str:
-    """One line: publisher, year of creation, title, where to find it, and what identifies it.
-
-    The identifier is the config's, such as a DOI, or the run's; the latter is in the bundle's
-    manifest too. In the order of the American Psychological Association (7th edition, 10.9).
-
-    >>> citation({
-    ...     "title": "Pay", "created": "2026-11-23T01:00:00Z", "id": "https://doi.org/10.1234/a",
-    ...     "contributors": [{"title": "Office of Numbers", "role": "publisher"}]})
-    'Office of Numbers. (2026). Pay [Data set]. https://doi.org/10.1234/a'
-    """
-    publisher = contributor(package, "publisher")
-    year = str(package.get("created", ""))[:4] or "n.d."
-    title = f"{package['title']} [Data set]"
-    places = [package.get("homepage"), package.get("id")]
-    if str(places[1]).startswith("http"):
-        places = places[1:]
-    where = " ".join(str(each) for each in places if each)
-    if publisher is None:
-        return f"{title}. ({year}). {where}".rstrip()
-    return f"{str(publisher['title']).rstrip('.')}. ({year}). {title}. {where}".rstrip()
-
-
-CITATION_NAME = "CITATION.cff"
-
-
-def citation_file(package: Mapping[str, Any]) -> str:
-    """How to cite the release, for programs; every line is JSON, and so YAML.
-
-    Source: Druskat and others 2021, Citation File Format 1.2.0, doi:10.5281/zenodo.5171937. It asks
-    for an author, who is the publisher.
-    """
-    publisher = contributor(package, "publisher") or {"title": "Publisher not named"}
-    identifier = str(package.get("id", ""))
-    doi = re.fullmatch(_DOI, identifier)
-    licence: Mapping[str, str] = next(iter(package.get("licenses", ())), {})
-    facts = {
-        "cff-version": "1.2.0",
-        "message": "If you use these data, please cite them as below.",
-        "type": "dataset",
-        "title": package["title"],
-        "abstract": package.get("description"),
-        "authors": [_given({"name": publisher["title"], "website": publisher.get("path")})],
-        "date-released": package.get("created", "")[:10],
-        "doi": doi and doi[1],
-        "identifiers": [] if doi else [{"type": "other", "value": identifier}],
-        "url": package.get("homepage"),
-        "license": licence.get("name"),
-        "license-url": None if licence.get("name") else licence.get("path"),
-        "keywords": list(dict.fromkeys(package.get("keywords", ()))),
-    }
-    lines = (
-        f"{key}: {json.dumps(said, ensure_ascii=False)}" for key, said in facts.items() if said
-    )
-    return "\n".join([*lines, ""])
-
-
-def contributor(package: Mapping[str, Any], role: str) -> Mapping[str, Any] | None:
-    """Who has a role, ``publisher`` or ``contact``; None if nobody is named."""
-    named = (each for each in package.get("contributors", ()) if each.get("role") == role)
-    return next(named, None)
-
-
-HEADING = "## Publication"
-
-
-def publication_section(package: Mapping[str, Any]) -> str:
-    """The section as Markdown, from the data package; it ends with a line break."""
-    facts = {
-        "Publisher": _party(contributor(package, "publisher")),
-        "Contact": _party(contributor(package, "contact")),
-        "Licence": "; ".join(map(_party, package.get("licenses", ()))),
-        "Period": _period(package.get("temporal", {})),
-        "Area": _party(package.get("spatial")),
-        "Page": _address(package.get("homepage")),
-        "Keywords": ", ".join(map(escaped, package.get("keywords", ()))),
-        "Cite as": _citation(package),
-    }
-    lines = (f"- {name}: {said}" for name, said in facts.items() if said)
-    return "\n".join([HEADING, "", *lines, ""])
-
-
-def with_publication(text: str, package: Mapping[str, Any]) -> str:
-    """A README with its sections of use and publication, in place of those that it may have."""
-    for heading in (USAGE, HEADING):
-        text, _, _ = text.partition(f"\n{heading}\n")
-    sections = (text, usage_section(package), publication_section(package))
-    return "\n\n".join(each.rstrip() for each in sections if each) + "\n"
-
-
-def _citation(package: Mapping[str, Any]) -> str:
-    places = {package.get("homepage"), package.get("id")}
-    words = citation(package).split(" ")
-    return " ".join(_address(word) if word in places else escaped(word) for word in words)
-
-
-def _party(named: Mapping[str, Any] | None) -> str:
-    """A name with its addresses; a name that is one of them is not repeated."""
-    if not named:
-        return ""
-    return ", ".join(dict.fromkeys(_words(named)))
-
-
-def _words(named: Mapping[str, Any]) -> Iterator[str]:
-    addresses = [each for each in (named.get("email"), named.get("path")) if each]
-    if named["title"] not in addresses:
-        yield escaped(named["title"])
-    yield from map(_address, addresses)
-
-
-def _period(temporal: Mapping[str, str]) -> str:
-    start, end = temporal.get("start"), temporal.get("end")
-    if start and end:
-        return start if start == end else f"{start} to {end}"
-    return f"from {start}" if start else f"until {end}" if end else ""
-
-
-def _address(text: str | None) -> str:
-    """An address as an autolink (CommonMark, 6.5), in which nothing is Markdown."""
-    return f"<{text}>" if text else ""
 
 
 CODEBOOK_NAME = "codebook.md"

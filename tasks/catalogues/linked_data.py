@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from statpress.tasks.catalogues.data_package import citation, contributor
+from statpress.tasks.catalogues.usage import citation, contributor
 
 PACKAGE = "datapackage.json"
 STATEMENT = "privacy.json"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from statpress.tasks.catalogues import linked_data, sdmx
-from statpress.tasks.catalogues.data_package import CITATION_NAME, citation_file
 from statpress.tasks.catalogues.linked_data import Publication
+from statpress.tasks.catalogues.usage import CITATION_NAME, citation_file
 
 NAMES = frozenset({linked_data.DCAT_NAME, linked_data.CROISSANT_NAME, CITATION_NAME})
 """Of the files that every bundle has."""

@@ -31,9 +31,9 @@ from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.places.place_tables import PlaceTables
-from statpress.tasks.bundle.formats import read_batches, schema_of, written_file
+from statpress.tasks.bundle.file_formats import read_batches, schema_of, written_file
 from statpress.tasks.catalogues.linked_data import Publication
-from statpress.tasks.products.published_counts import LISTED_CELLS, column_from
+from statpress.tasks.products.described_columns import LISTED_CELLS, column_from
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from statpress.mechanisms.accounting.panel_design import FORMS, Design
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
-from statpress.tasks.ledger import tables
+from statpress.tasks.ledger import ledger_table
 from statpress.tasks.ledger.accounts import (
     Account,
     Charge,
@@ -53,6 +53,7 @@ from statpress.tasks.ledger.entries import (
     public_text,
     sign_statement,
 )
+from statpress.tasks.ledger.ledger_table import check_database, check_schema
 from statpress.tasks.ledger.rules import (
     SignedElsewhere,
     amendment_statement,
@@ -67,7 +68,6 @@ from statpress.tasks.ledger.rules import (
     void_statement,
 )
 from statpress.tasks.ledger.store import Store, open_store
-from statpress.tasks.ledger.tables import check_database, check_schema
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -129,7 +129,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             if not store.read(check_schema):
                 if not create:
                     raise LedgerUnavailableError("The database is empty.", where=store.where)
-                store.change_schema(tables.upgrade)
+                store.change_schema(ledger_table.upgrade)
                 store.read(check_schema)
             unless_opened.pop_all()
             return cls(store, known)
@@ -159,10 +159,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
 
         def work(connection: Connection) -> str:
-            form = tables.upgrade(connection)
+            form = ledger_table.upgrade(connection)
             if not form:
                 raise LedgerUnavailableError("The database is empty.", where=store.where)
-            with closing(tables.stored(connection)) as entries:
+            with closing(ledger_table.stored(connection)) as entries:
                 replay(entries)
             return form
 
@@ -185,18 +185,18 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def entries(self) -> Iterator[Entry]:
         """All entries in order, as stored; ``verify`` is what checks them."""
-        return self.store.stream(tables.stored)
+        return self.store.stream(ledger_table.stored)
 
     @property
     def positions(self) -> Positions:
         """Where every entry stands; the first act reads all entries for it, later acts read on."""
         if self._known is None:
-            self._known = self.store.read(tables.survey)
+            self._known = self.store.read(ledger_table.survey)
         return self._known
 
     def hash_at(self, sequence: int) -> str | None:
         """The hash of an entry as it is stored; None if there is none."""
-        return self.store.read(lambda connection: tables.hash_at(connection, sequence))
+        return self.store.read(lambda connection: ledger_table.hash_at(connection, sequence))
 
     def state(self) -> State:
         """All accounts, charges and the head, from a replay of every entry."""
@@ -205,7 +205,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             positions = Positions()
             # An error that someone keeps would otherwise keep the reading open, and
             # with it the database at its moment.
-            with closing(tables.stored(connection)) as entries:
+            with closing(ledger_table.stored(connection)) as entries:
                 return replay(positions.watch(entries)), positions
 
         state, positions = self.store.read(work)
@@ -269,7 +269,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         def work(connection: Connection) -> tuple[Verification, Positions]:
             positions = Positions()
-            with closing(tables.stored(connection)) as entries:
+            with closing(ledger_table.stored(connection)) as entries:
                 read = positions.watch(entries)
                 verification = inspect(read, recompute, head=head, trusted=frozenset(trusted))
             checked = check_database(connection)
@@ -311,13 +311,13 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         def work(connection: Connection) -> Entry:
             if self.memory:
-                self.memory.check(lambda sequence: tables.hash_at(connection, sequence))
+                self.memory.check(lambda sequence: ledger_table.hash_at(connection, sequence))
             run_id = names["run_id"] or given.get("run")
             state = self.state_for(connection, names["dataset"], run_id)
             entry = repeated(state, kind, given)
             if entry is None:
                 entry = next_entry(state, kind, given | (compose(state) if compose else {}))
-                tables.append(connection, entry)
+                ledger_table.append(connection, entry)
             return entry
 
         positions = self.positions  # before the other writers have to wait for it
@@ -341,7 +341,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
 
         def work(connection: Connection) -> State:
-            if next(tables.stored(connection), None) is not None:
+            if next(ledger_table.stored(connection), None) is not None:
                 raise LedgerError(
                     "The ledger holds entries already.",
                     where=self.where,
@@ -355,7 +355,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 body = {"run_id": run, "dataset": dataset, "created": now()}
                 batch.append(next_entry(state, "draw", body))
                 state = replay(batch[-1:], state)
-            tables.append_all(connection, batch)
+            ledger_table.append_all(connection, batch)
             return state
 
         state = self.store.write(work)
@@ -370,7 +370,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             LedgerIntegrityError: The last entry that this object knows of is not there
                 any more, an entry does not hold, or an index hides one.
         """
-        rows = tables.relevant(connection, self.positions, dataset=dataset, run_id=run_id)
+        rows = ledger_table.relevant(connection, self.positions, dataset=dataset, run_id=run_id)
         by_period = self.positions.by_period(dataset)
         return resume(rows, dataset=dataset, run_id=run_id, by_period=by_period)
 
@@ -476,7 +476,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Args:
             dataset: Name of the account.
-            sources: Their patterns (``tasks.ledger.sources``), which replace those before.
+            sources: Their patterns (``tasks.ledger.source_patterns``), which replace those before.
             also_in: Accounts that are about some of them too.
             reason: Needed if there are such accounts, or other sources before.
             key: Of an approver in force, where there are any.

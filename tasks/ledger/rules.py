@@ -64,7 +64,7 @@ from statpress.tasks.ledger.entries import (
     checkpoint_statement,
     statement_signed,
 )
-from statpress.tasks.ledger.sources import is_about, overlap
+from statpress.tasks.ledger.source_patterns import is_about, overlap
 
 OF_DATASET = frozenset({"dataset", "created"})
 """Fields of every entry about a dataset."""

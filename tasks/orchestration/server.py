@@ -19,7 +19,7 @@ from statpress.mechanisms.errors import OrchestratorError
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.run_places import Outcome
-from statpress.tasks.release.series import Due
+from statpress.tasks.release.series_periods import Due
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

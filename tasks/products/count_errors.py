@@ -23,8 +23,9 @@ from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.tables.count_tables import TableMechanism
 from statpress.tasks.pages.blocks import Bars, Block, Chart, Gallery, Grid, HeatMap, Prose, Section
 from statpress.tasks.pages.numbers import measured, share
+from statpress.tasks.products.band_files import stem_of
 from statpress.tasks.products.distributions import cell_names
-from statpress.tasks.products.published_counts import EstimatedTable, Floats, stem_of
+from statpress.tasks.products.published_counts import EstimatedTable, Floats
 from statpress.tasks.products.true_errors import (
     LARGEST,
     Compared,

@@ -37,10 +37,21 @@ from statpress.mechanisms.tables.count_tables import (
     RawTable,
     TableMechanism,
 )
-from statpress.tasks.bundle.formats import written_file
+from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import cell_rows, read_records, record_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
+from statpress.tasks.products.band_files import (
+    band_advice,
+    band_blocks,
+    band_note,
+    band_tables,
+)
+from statpress.tasks.products.described_columns import (
+    column_field,
+    not_in_it,
+    unlisted_in_words,
+)
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,
@@ -68,22 +79,15 @@ from statpress.tasks.products.published_counts import (
     EstimatedTable,
     Floats,
     PublishedProduct,
-    band_advice,
-    band_blocks,
-    band_note,
-    band_tables,
     cell_figures,
-    column_field,
     figure_fields,
     n_listed,
     n_records_of,
-    not_in_it,
     published_product,
     raw_digest,
     read_raw,
     read_table,
     unlisted,
-    unlisted_in_words,
 )
 from statpress.tasks.products.tracked import (
     CONFIDENCE,

@@ -27,7 +27,7 @@ from statpress.mechanisms.estimates.estimate import (
 from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.fieller import INTERVAL, normal_quantile
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.tasks.bundle.formats import read_rows, written_file
+from statpress.tasks.bundle.file_formats import read_rows, written_file
 from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import (
     Block,

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease, exact_function
 from statpress.mechanisms.functions.lattice_release import NoisyLattice
 from statpress.mechanisms.functions.polynomials import iterated_basis
 from statpress.mechanisms.functions.released_function import ReleasedFunction
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.tasks.bundle.formats import read_rows
+from statpress.tasks.bundle.file_formats import read_rows
 from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import (
     Block,
@@ -184,8 +183,6 @@ _FORMULA = (
 _MOST_FACTS = 10_000
 """Values of the file of a function, at most."""
 _TOLERANCE = 1e-9
-_LARGEST_FACTOR = 1e100
-"""Its square, times the noise, is a double."""
 
 
 @dataclass(frozen=True)
@@ -236,26 +233,6 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
             rows = value_rows(_rows(mechanism, derived.function, derived.raw))
             table = replace(table, expected=mechanism.points, rows=rows)
         return Publication((table,), (function, evaluator))
-
-    def check(self, product: Planned) -> None:
-        """See that the function can be evaluated, and its values written.
-
-        Raises:
-            ConfigError: A user-defined function fails, or a range is too narrow or too wide.
-        """
-        factor = product.mechanism.factor
-        if not 1 / _LARGEST_FACTOR <= abs(factor) <= _LARGEST_FACTOR:
-            raise ConfigError(
-                "The declared range is too narrow or too wide: values of the function would pass "
-                "what a number in a file can be.",
-                where=f"products.{product.name}",
-                next_step="Declare the column in a unit in which its range is nearer to 1.",
-            )
-        try:
-            product.mechanism.rehearse(product.domain)
-        except ConfigError as error:
-            error.where = f"products.{product.name}"
-            raise
 
     def parameters(self, product: Planned) -> dict[str, str | int]:
         return super().parameters(product) | {"function": words_of(product)}

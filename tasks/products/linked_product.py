@@ -22,9 +22,10 @@ from statpress.mechanisms.marginals.linked import LINKED
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.bundle.formats import read_batches, read_rows, written_file
+from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Grid, Prose, Section
+from statpress.tasks.products.described_columns import column_field, describe_column
 from statpress.tasks.products.marginal_product import (
     DerivedMicrodata,
     MarginalMicrodata,
@@ -34,7 +35,6 @@ from statpress.tasks.products.marginal_product import (
 )
 from statpress.tasks.products.product_kind import ReaderWords, ReportPart
 from statpress.tasks.products.publication import DataTable, Publication, described
-from statpress.tasks.products.published_counts import column_field, describe_column
 
 _HOUSEHOLD = ("integer", "The household's number, made up with it; from 1.")
 _OF_HOUSEHOLD = ("integer", "The household that the person belongs to.")
@@ -180,11 +180,6 @@ class LinkedRecords(MarginalMicrodata):
         )
         return ReaderWords(item, {"linked records": _LINKED})
 
-    def opening(self, folder: Path, name: str) -> str:
-        """What was kept of the relations of pairs."""
-        path = written_file(folder, f"{name}_pairs")
-        return "" if path is None else f"In {name} {kept_in_words(list(read_rows(path)))}"
-
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
@@ -197,7 +192,7 @@ class LinkedRecords(MarginalMicrodata):
                 "person of it, and of two persons of one household."
             ]
         )
-        parts = []
+        parts, opening = [], ""
         households, pairs = (
             written_file(folder, f"{name}_{stem}") for stem in ("households", "pairs")
         )
@@ -217,10 +212,13 @@ class LinkedRecords(MarginalMicrodata):
             grid = Grid(("persons", "synthetic households"), rows, title="Households by size")
             parts.append(Section(f"product-{name}-sizes", "Sizes", [grid]))
             listed = list(read_rows(pairs))
+            opening = f"In {name} {kept_in_words(listed)}"
             blocks: list[Block] = [Prose([kept_in_words(listed)]), list_of_pairs(name, listed, {})]
             parts.append(Section(f"product-{name}-pairs", "Pairs of columns", blocks))
         return ReportPart(
-            "synthetic households and persons", Section(f"product-{name}", name, [lead], parts)
+            "synthetic households and persons",
+            Section(f"product-{name}", name, [lead], parts),
+            opening=opening,
         )
 
 

@@ -28,7 +28,6 @@ from statpress.mechanisms.domain.column import tilts
 from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
 from statpress.mechanisms.marginals.analyses import Analyses
@@ -40,16 +39,23 @@ from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.tables.count_tables import MICRODATA
-from statpress.tasks.bundle.formats import read_rows, schema_of, written_file
+from statpress.tasks.bundle.file_formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
-from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products import tracked
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
     MarginalErrors,
     marginal_blocks,
     marginal_rows,
+)
+from statpress.tasks.products.described_columns import (
+    column_field,
+    not_in_it,
+    range_field,
+    size_stated,
+    unlisted_in_words,
+    zeros_by_codes,
 )
 from statpress.tasks.products.distributions import (
     WHISKERS,
@@ -79,14 +85,6 @@ from statpress.tasks.products.product_kind import (
     of_rows,
 )
 from statpress.tasks.products.publication import DataTable, Publication, described
-from statpress.tasks.products.published_counts import (
-    column_field,
-    not_in_it,
-    range_field,
-    size_stated,
-    unlisted_in_words,
-    zeros_by_codes,
-)
 from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
 from statpress.tasks.products.true_errors import TrueErrors
 
@@ -131,7 +129,7 @@ def part_of(
     )
     if records is None or tables is None or pairs is None:  # before anything is drawn
         return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
-    release = published_marginals(folder, name, stated, {each["path"]: each for each in resources})
+    release = published_marginals(folder, name, stated, resources)
     residuals, rows = release.residuals(), read_rows(pairs)
     found = {
         column.name: Distribution(column, fields[column.name], table, np.full(table.shape, error))
@@ -174,7 +172,10 @@ def part_of(
         }
         parts.append(_pairs(name, rows, joint, found, drawn))
     section = Section(_anchor(name), name, [lead], parts)
-    return ReportPart(_WORDS, section, _typical(found), relations=stand_out)
+    opening = ""
+    if rows and "kept" in rows[0]:
+        opening = f"In {name} {kept_in_words(rows)}{too_short_in_words(rows)}"
+    return ReportPart(_WORDS, section, _typical(found), opening, stand_out)
 
 
 def _anchor(name: str) -> str:
@@ -602,21 +603,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             next_step="Ask for fewer 'records', or for fewer columns or cells.",
         )
 
-    def check(self, product: Planned) -> None:
-        """See that the records can be fitted here.
-
-        Raises:
-            ConfigError: The records would not fit into this machine's memory.
-        """
-        needed, there = self.working_memory(product).derive, machine_memory()
-        if needed > there:
-            raise ConfigError(
-                f"Fitting the records needs up to {needed / 2**30:,.1f} GiB of memory, and this "
-                f"machine has {there / 2**30:,.1f} GiB.",
-                where=f"products.{product.name}",
-                next_step="Ask for fewer records or cells, or run on a larger machine.",
-            )
-
     def stated(self, product: Planned, raw: NoisyMarginals | None = None) -> dict[str, Any]:
         """What was drawn with how much noise, and what no file holds."""
         if raw is None:
@@ -687,14 +673,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         """Of columns and pairs, measured or not."""
         return marginals_errors(product, derived, private)
 
-    def opening(self, folder: Path, name: str) -> str:
-        """What was kept of the relations of pairs."""
-        path = written_file(folder, f"{name}_pairs")
-        rows = read_rows(path) if path is not None else ()
-        if not rows or "kept" not in rows[0]:
-            return ""
-        return f"In {name} {kept_in_words(rows)}{too_short_in_words(rows)}"
-
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
@@ -708,8 +686,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     ) -> Iterator[TrackedFigure]:  # fmt: skip
         """The shares of every column, as ``statpress query`` answers them."""
         described_as = {field["name"]: field for field in _fields(name, resources)}
-        paths = {each["path"]: each for each in resources}
-        release = published_marginals(folder, name, stated, paths)
+        release = published_marginals(folder, name, stated, resources)
         asked = Analyses(
             domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
         )

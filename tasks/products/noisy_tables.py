@@ -1,11 +1,8 @@
-"""The noisy tables behind microdata by marginals, written and read back.
+"""The noisy tables behind microdata by marginals and behind tables of places, read back.
 
-The noisy tables of a release as rows of one file, and read back from there.
-
-A row is a cell of a table; tables follow each other in the order of the privacy statement, the
-cells of each with the code of its last column running fastest.
-
-The noisy tables of a published release, read back with neither data nor ledger at hand.
+Those behind microdata are rows of one file, which is written here too: a row is a cell of a table;
+tables follow each other in the order of the privacy statement, the cells of each with the code of
+its last column running fastest. They are read back with neither data nor ledger at hand.
 """
 
 from __future__ import annotations
@@ -13,8 +10,10 @@ from __future__ import annotations
 import bisect
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.configs import formats
-from statpress.mechanisms.domain.columns import labels
+from statpress.mechanisms.domain.columns import Categorical, labels
 from statpress.mechanisms.domain.contingency_table import Numbers
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.prior import Prior
@@ -37,10 +36,14 @@ from statpress.mechanisms.marginals.residuals import (
     table_with_errors,
 )
 from statpress.mechanisms.places.estimates import AT_ONCE
-from statpress.tasks.bundle.formats import read_batches, read_rows, written_file
+from statpress.mechanisms.places.outlines import Outlines, is_path
+from statpress.mechanisms.places.place_tables import MeasuredTable, NoisyPlaces
+from statpress.mechanisms.places.tree import Geography, Tree
+from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
+from statpress.tasks.bundle.manifest import understood
 from statpress.tasks.bundle.rows import Rows
+from statpress.tasks.products.described_columns import column_from, zero_from
 from statpress.tasks.products.publication import DataTable, Field, described
-from statpress.tasks.products.published_counts import column_from, understood, zero_from
 
 Floats = NDArray[np.float64]
 
@@ -240,23 +243,30 @@ def _labels(domain: Domain, position: int) -> Any:
     return pa.array(labels(domain.columns[position]), pa.string())
 
 
+@contextmanager
+def _tables_understood(folder: Path, name: str, stated: Mapping[str, Any]) -> Iterator[None]:
+    with understood(folder):
+        if stated["grid"] != GRID:
+            raise ValueError(f"the tables of the product '{name}' are on another grid")
+        yield
+
+
 def published_marginals(
-    folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
+    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> NoisyMarginals:
     """All noisy tables of a product and its prior, without the scores of pairs.
+
+    For arguments see ``ProductKind.part``; there may be resources of other products.
 
     Raises:
         BundleVerificationError: The files are not what the bundle says of them.
     """
-    with understood(folder):
-        if stated["grid"] != GRID:
-            raise ValueError(f"the tables of the product '{name}' are on another grid")
+    with _tables_understood(folder, name, stated):
         if "record" in stated:  # of households with their persons, which no file has
             declared = stated["record"]
         else:
-            described = next(
-                r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}")) is not None
-            )
+            paths = {f"data/{name}.{suffix}" for suffix in formats.FORMATS}
+            described = next(each for each in resources if each["path"] in paths)
             declared = [
                 field["declared"]
                 for field in described["schema"]["fields"]
@@ -391,3 +401,90 @@ def _read_prior(
         variances=tuple(noise.tolist()),
         pairs=dict(zip(groups[len(sizes) :], tables[len(sizes) :], strict=True)),
     )
+
+
+def published_places(
+    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> NoisyPlaces:
+    """All noisy tables of places; for arguments see ``published_marginals``.
+
+    Raises:
+        BundleVerificationError: The files are not what the bundle says of them.
+    """
+    with _tables_understood(folder, name, stated):
+        geography = _read_geography(folder, name, stated["geography"])
+        declared = {
+            field["name"]: field["declared"]
+            for resource in resources
+            for field in resource.get("schema", {}).get("fields", ())
+            if "declared" in field
+        }
+        return _read(folder, name, stated, geography, declared)
+
+
+def _read_geography(folder: Path, name: str, stated: Mapping[str, Any]) -> Geography:
+    path = written_file(folder, f"{name}_places")
+    if path is None:
+        raise ValueError(f"there is no file data/{name}_places")
+    levels = tuple(stated["levels"])
+    read: dict[str, dict[str, list[Any]]] = {level: {} for level in levels}
+    for batch in read_batches(path, None):
+        values = {key: batch.column(key).to_pylist() for key in batch.schema.names}
+        for level, own in itertools.groupby(range(batch.num_rows), values["level"].__getitem__):
+            rows = list(own)
+            for key, column in values.items():
+                read[level].setdefault(key, []).extend(column[rows[0] : rows[-1] + 1])
+    codes = [read[level]["place"] for level in levels]
+    within = [dict(zip(read[k]["place"], read[k]["within"], strict=True)) for k in levels[1:]]
+    sizes = read[levels[-1]]["size"]
+    return Geography(
+        column=stated["column"],
+        tree=Tree.of(levels, codes, within),
+        leaves=np.arange(len(codes[-1])),
+        names=tuple(tuple(read[level]["name"]) for level in levels),
+        sizes=None if None in sizes else np.array(sizes, dtype=np.float64),
+        exact=bool(stated["known_totals"]),
+        outlines=_read_outlines([read[level] for level in levels]),
+    )
+
+
+def _read_outlines(read: Sequence[Mapping[str, Sequence[Any]]]) -> Outlines | None:
+    for level, own in enumerate(read):
+        paths = tuple(path or "" for path in own.get("outline", ()))
+        if any(paths):
+            if not all(map(is_path, paths)):
+                raise ValueError("an outline is not a path")
+            return Outlines(level, paths, tuple(label or "" for label in own["label"]))
+    return None
+
+
+def _read(
+    folder: Path,
+    name: str,
+    stated: Mapping[str, Any],
+    geography: Geography,
+    declared: Mapping[str, Any],
+) -> NoisyPlaces:
+    levels = geography.tree.levels
+    places = Categorical(name=geography.column, categories=geography.tree.codes[-1])
+    columns = [
+        places if each == geography.column else column_from(declared[each])
+        for each in stated["columns"]
+    ]
+    domain = Domain(tuple(columns), absent=stated["absent_records"])
+    tables, scales, values = [], {}, []
+    for each in stated["tables"]:
+        group = tuple(domain.names.index(column) for column in each["columns"])
+        level = levels.index(each["level"])
+        tables.append(MeasuredTable(level, group, Fraction(each["share"])))
+        scales[group] = {int(mask): Fraction(scale) for mask, scale in each["scales"].items()}
+        path = written_file(folder, each["file"])
+        if path is None:
+            raise ValueError(f"there is no file data/{each['file']}")
+        sizes = (geography.tree.sizes[level], *(domain.columns[c].size for c in group))
+        values.append(written_counts(path, sizes))
+    exact = "adjacency" not in stated and not stated["absent_records"]
+    return NoisyPlaces(
+        domain, geography, tuple(tables), scales, tuple(values),
+        stated["n_records"] if exact else None,
+    )  # fmt: skip

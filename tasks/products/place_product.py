@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +17,22 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import Coverage, coverage
 from statpress.mechanisms.marginals.residuals import GRID
 from statpress.mechanisms.places.estimates import PlaceEstimates
-from statpress.mechanisms.places.geography import Geography
-from statpress.mechanisms.places.outlines import Outlines, is_path
 from statpress.mechanisms.places.place_tables import (
     MeasuredTable,
     NoisyPlaces,
     PlaceTables,
 )
-from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.tables.count_tables import TABLE
-from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import part_rows, value_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Intervals, Prose, Section
 from statpress.tasks.pages.numbers import count, measured, share
+from statpress.tasks.products.described_columns import (
+    column_field,
+    zeros_by_codes,
+)
 from statpress.tasks.products.distributions import (
     CERTAIN,
     NORMAL_95,
@@ -40,7 +40,7 @@ from statpress.tasks.products.distributions import (
     cell_names,
     reach_95,
 )
-from statpress.tasks.products.noisy_tables import written_counts
+from statpress.tasks.products.noisy_tables import published_places
 from statpress.tasks.products.place_map import place_map
 from statpress.tasks.products.product_kind import (
     ProductKind,
@@ -50,12 +50,6 @@ from statpress.tasks.products.product_kind import (
     of_rows,
 )
 from statpress.tasks.products.publication import DataTable, Publication, described
-from statpress.tasks.products.published_counts import (
-    column_field,
-    column_from,
-    understood,
-    zeros_by_codes,
-)
 from statpress.tasks.products.true_errors import (
     Missed,
     TrueErrors,
@@ -406,95 +400,6 @@ def _places(name: str, geography: Geography, drawn: bool) -> DataTable:
         for key, values in own.items():
             columns[key].extend(values)
     return replace(listed, expected=listed.most_rows, rows=value_rows(columns))
-
-
-def published_places(
-    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
-) -> NoisyPlaces:
-    """All noisy tables of a published product; for arguments see ``ProductKind.part``.
-
-    Raises:
-        BundleVerificationError: The files are not what the bundle says of them.
-    """
-    with understood(folder):
-        if stated["grid"] != GRID:
-            raise ValueError(f"the tables of the product '{name}' are on another grid")
-        geography = _read_geography(folder, name, stated["geography"])
-        declared = {
-            field["name"]: field["declared"]
-            for resource in resources
-            for field in resource.get("schema", {}).get("fields", ())
-            if "declared" in field
-        }
-        return _read(folder, name, stated, geography, declared)
-
-
-def _read_geography(folder: Path, name: str, stated: Mapping[str, Any]) -> Geography:
-    path = written_file(folder, f"{name}_places")
-    if path is None:
-        raise ValueError(f"there is no file data/{name}_places")
-    levels = tuple(stated["levels"])
-    read: dict[str, dict[str, list[Any]]] = {level: {} for level in levels}
-    for batch in read_batches(path, None):
-        values = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        for level, own in itertools.groupby(range(batch.num_rows), values["level"].__getitem__):
-            rows = list(own)
-            for name, column in values.items():
-                read[level].setdefault(name, []).extend(column[rows[0] : rows[-1] + 1])
-    places = [read[level]["place"] for level in levels]
-    within = [dict(zip(read[k]["place"], read[k]["within"], strict=True)) for k in levels[1:]]
-    sizes = read[levels[-1]]["size"]
-    return Geography(
-        column=stated["column"],
-        tree=Tree.of(levels, places, within),
-        leaves=np.arange(len(places[-1])),
-        names=tuple(tuple(read[level]["name"]) for level in levels),
-        sizes=None if None in sizes else np.array(sizes, dtype=np.float64),
-        exact=bool(stated["known_totals"]),
-        outlines=_read_outlines([read[level] for level in levels]),
-    )
-
-
-def _read_outlines(read: Sequence[Mapping[str, Sequence[Any]]]) -> Outlines | None:
-    for level, own in enumerate(read):
-        paths = tuple(path or "" for path in own.get("outline", ()))
-        if any(paths):
-            if not all(map(is_path, paths)):
-                raise ValueError("an outline is not a path")
-            return Outlines(level, paths, tuple(label or "" for label in own["label"]))
-    return None
-
-
-def _read(
-    folder: Path,
-    name: str,
-    stated: Mapping[str, Any],
-    geography: Geography,
-    declared: Mapping[str, Any],
-) -> NoisyPlaces:
-    levels = geography.tree.levels
-    places = Categorical(name=geography.column, categories=geography.tree.codes[-1])
-    columns = [
-        places if each == geography.column else column_from(declared[each])
-        for each in stated["columns"]
-    ]
-    domain = Domain(tuple(columns), absent=stated["absent_records"])
-    tables, scales, values = [], {}, []
-    for each in stated["tables"]:
-        group = tuple(domain.names.index(column) for column in each["columns"])
-        level = levels.index(each["level"])
-        tables.append(MeasuredTable(level, group, Fraction(each["share"])))
-        scales[group] = {int(mask): Fraction(scale) for mask, scale in each["scales"].items()}
-        path = written_file(folder, each["file"])
-        if path is None:
-            raise ValueError(f"there is no file data/{each['file']}")
-        sizes = (geography.tree.sizes[level], *(domain.columns[c].size for c in group))
-        values.append(written_counts(path, sizes))
-    exact = "adjacency" not in stated and not stated["absent_records"]
-    return NoisyPlaces(
-        domain, geography, tuple(tables), scales, tuple(values),
-        stated["n_records"] if exact else None,
-    )  # fmt: skip
 
 
 _NOTE = (

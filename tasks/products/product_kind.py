@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable, Counted
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import Kind, Mechanism
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.registry import KINDS as PLANNED
 from statpress.mechanisms.registry import REGISTRY, Registry
 from statpress.tasks.pages.blocks import Fact, Relations, Section
+from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products.publication import Publication
 
 if TYPE_CHECKING:
@@ -55,6 +57,21 @@ class WorkingMemory:
     kept: int
     figure: str
     next_step: str
+
+    def check(self, where: str) -> None:
+        """Refuse before the charge what could not be post-processed here after it.
+
+        Raises:
+            ConfigError: The product would not fit into this machine's memory.
+        """
+        there = machine_memory()
+        if self.derive > there:
+            raise ConfigError(
+                f"The product needs up to {self.derive / 2**30:,.1f} GiB of memory, for "
+                f"{self.figure}, and this machine has {there / 2**30:,.1f} GiB.",
+                where=where,
+                next_step=f"{self.next_step} Or run on a larger machine.",
+            )
 
 
 def of_cells(cells: int, columns: Sequence[Column], rows: int, next_step: str) -> WorkingMemory:
@@ -97,7 +114,8 @@ class ReportPart:
         section: Its part of the page; files, mechanism and expected errors are added to it.
         figure: A typical figure of the product with its error, for the summary; None where
             there is none, as before anything is drawn.
-        opening: As ``ProductKind.opening`` has it.
+        opening: What the bundle's README and report begin with; may be empty, as before anything is
+            drawn.
         relations: What the front of the page tells of it; None where nothing stands out.
     """
 
@@ -161,22 +179,6 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
             stated: What ``privacy.json`` says of it.
             resources: Its files as the data package describes them.
         """
-
-    def opening(self, folder: Path, name: str) -> str:
-        """What the bundle's README and report begin with, from its data files; may be empty.
-
-        Before anything is drawn there are no files, and nothing to say.
-        """
-        del folder, name
-        return ""
-
-    def check(self, product: PlannedProduct[M]) -> None:
-        """Refuse before the charge what could not be published after it; by default nothing.
-
-        Raises:
-            ConfigError: What the config declares cannot be published.
-        """
-        del product
 
     def working_memory(self, product: PlannedProduct[M]) -> WorkingMemory:
         """What the product needs of memory at most, by default for some values a cell."""

@@ -18,12 +18,12 @@ import numpy as np
 from statpress.configs import formats
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.formats import LISTED, format_named, profile_file, read_batches
+from statpress.tasks.bundle.file_formats import LISTED, format_named, profile_file, read_batches
 from statpress.tasks.bundle.rows import Progress, Rows, code_rows, write_rows
 from statpress.tasks.bundle.stat_tables import MOST_VALUES
 
 if TYPE_CHECKING:
-    from statpress.configs.columns import ColumnConfig
+    from statpress.configs.declared_columns import ColumnConfig
     from statpress.configs.release_config import PublishConfig
 
 

@@ -1,29 +1,19 @@
-"""Published counts: their columns, sums, bands, and how they are read back.
-
-Declared columns as a data package describes them, and read back from there.
-The columns of published counts, and what no file of them holds.
-
-Counts of a published product read back, with neither data nor ledger at hand.
+"""Published counts: their columns and sums, and how they are read back.
 
 A bundle says all that its post-processed figures follow from: the declared columns, the
 mechanisms at their parameters, the public number of records, and what was released. So
-``ProductKind.postprocess`` gives the very figures that the bundle holds, bit for bit.
-
-A published table of estimates, and its sums over all columns but one or two, with errors.
-The files of a table's confidence bands, and what a reader is told of them.
+``ProductKind.postprocess`` gives the very figures that the bundle holds, bit for bit, with neither
+data nor ledger at hand. A published table of estimates has sums over all columns but one or two,
+with errors.
 """
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,116 +21,30 @@ from numpy.typing import NDArray
 
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import (
-    Categorical,
     Codes,
-    Column,
-    Date,
-    Integer,
-    Numeric,
-    Ordinal,
-    Slot,
 )
-from statpress.mechanisms.domain.domain import Domain, ZeroPattern
-from statpress.mechanisms.errors import BundleVerificationError, ConfigError
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance
 from statpress.mechanisms.registry import REGISTRY
-from statpress.mechanisms.tables.bands import LIMITS, BandKnobs
+from statpress.mechanisms.tables.bands import BandKnobs
 from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism
-from statpress.tasks.bundle.formats import read_batches, written_file
-from statpress.tasks.bundle.rows import cell_rows, read_counts, read_figures
-from statpress.tasks.pages.blocks import Block, Chart, Gallery, Grid, Intervals, Prose
-from statpress.tasks.pages.numbers import interval, measured, share
-from statpress.tasks.products.distributions import Distribution, cell_names
-from statpress.tasks.products.publication import DataTable, Field, described
+from statpress.tasks.bundle.manifest import understood
+from statpress.tasks.bundle.rows import read_counts, read_figures
+from statpress.tasks.products.described_columns import (
+    column_from,
+    plain_field,
+    size_stated,
+    whole,
+    zero_from,
+    zeros_by_codes,
+)
+from statpress.tasks.products.distributions import Distribution
+from statpress.tasks.products.publication import Field, described
 
 if TYPE_CHECKING:
     from statpress.tasks.products.count_product import CountsProduct
-
-
-LISTED_CELLS = 10_000
-"""Cells of a column up to which they are listed in full."""
-
-_COLUMNS = MappingProxyType(
-    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date, Slot)}
-)
-_DATES = ("first", "last")
-
-
-def column_field(column: Column) -> Field:
-    """A column with its declaration and, if that is short enough, its codebook."""
-    values = column.decode(np.arange(min(column.size, LISTED_CELLS) - column.missing))
-    types = {"i": "integer", "f": "number", "b": "boolean"}
-    kind = types.get(np.asarray(values.tolist()).dtype.kind, "string")
-    field: Field = {"name": column.name, "type": kind, "declared": describe_column(column)}
-    if column.size <= LISTED_CELLS:
-        field["constraints"] = {"enum": values.tolist(), "required": not column.missing}
-    return field
-
-
-def range_field(column: Column, sloped: bool = False) -> Field:
-    """A column whose values are drawn within its cells, evenly or by slopes."""
-    assert column.ends is not None
-    low, high = column.ends
-    types: dict[type, str] = {int: "integer", float: "number"}
-    kind = types.get(type(low), "date")
-    constraints = {"minimum": low, "maximum": high, "required": not column.missing}
-    declared = describe_column(column)
-    field = {"name": column.name, "type": kind, "declared": declared, "constraints": constraints}
-    return field | ({"within": "slope"} if sloped else {})
-
-
-def plain_field(field: Mapping[str, Any], column: Column) -> Field:
-    """A described column with its values as they are, and not as the format of a file has them."""
-    values: Field = {k: v for k, v in column_field(column).items() if k in field}
-    labelled = field.get("categories")
-    if labelled is not None:
-        own = column.decode(np.arange(len(labelled))).tolist()
-        values["categories"] = [
-            dict(each) | {"value": value} for each, value in zip(labelled, own, strict=True)
-        ]
-    return {**field, **values}
-
-
-def describe_column(column: Column) -> dict[str, Any]:
-    """A column's full public declaration, as JSON values."""
-    declared = {f.name: getattr(column, f.name) for f in fields(column)}
-    for name in ("special", "whole"):  # later additions, which earlier versions do not know
-        if not declared.get(name, True):
-            del declared[name]
-    return {"kind": column.kind} | {name: _stated(value) for name, value in declared.items()}
-
-
-def _stated(value: Any) -> Any:
-    """A declared value, or several, as JSON has them."""
-    if isinstance(value, tuple):
-        return tuple(map(_stated, value))
-    if isinstance(value, Column):
-        return describe_column(value)
-    return value if isinstance(value, (str, int, float, bool)) else str(value)
-
-
-def column_from(description: Mapping[str, Any]) -> Column:
-    """Rebuild a column from ``describe_column``.
-
-    Raises:
-        ValueError: It is of a kind that this version does not know.
-        ConfigError: It is not a valid declaration.
-    """
-    fields = dict(description)
-    kind = fields.pop("kind")
-    if kind not in _COLUMNS:
-        raise ValueError(f"there is no kind of column '{kind}' in this version")
-    read = datetime.date.fromisoformat if kind == Date.kind else None
-    for name, value in fields.items():
-        if isinstance(value, Mapping):  # of a place in a household, the column of persons
-            fields[name] = column_from(value)
-        elif isinstance(value, (list, tuple)):
-            fields[name] = tuple(map(read, value)) if read else tuple(value)
-        elif read and name in _DATES:
-            fields[name] = read(value)
-    return _COLUMNS[kind](**fields)
 
 
 FIGURES = {
@@ -216,33 +120,6 @@ def unlisted(drawn: RawTable) -> dict[str, Any]:
     }
 
 
-def zeros_by_codes(domain: Domain) -> list[dict[str, list[list[int]]]]:
-    """Of each structural zero the runs of codes by column, first and last code of each."""
-    return [
-        {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
-    ]
-
-
-def unlisted_in_words(domain: Domain) -> str:
-    """Which records and combinations of values a domain's files do not hold; may be empty."""
-    words = []
-    if domain.zeros:
-        words.append("Combinations of values that no record can have (structural zeros).")
-    if domain.absent:
-        words.append(
-            "Absent records, which units do not have: every unit counts for the same number of "
-            "records, and one with fewer is filled up with absent ones, which have no values. "
-            "What is listed adds up to the public number of records only together with these."
-        )
-    return " ".join(words)
-
-
-def not_in_it(domain: Domain) -> str:
-    """The same as the description of a file in a data package; may be empty."""
-    words = unlisted_in_words(domain)
-    return f"Not in it: {words}" if words else ""
-
-
 def cell_figures(
     mechanism: TableMechanism, drawn: RawTable, *, n_records: int
 ) -> dict[str, NDArray[Any]]:
@@ -266,26 +143,6 @@ def cell_figures(
         "standard_error": table.standard_errors,
         "projected": projected,
     }
-
-
-@contextmanager
-def understood(place: Path) -> Iterator[None]:
-    """Say of a whole bundle that its files do not fit each other, or this version."""
-    try:
-        yield
-        return
-    except BundleVerificationError:
-        raise
-    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        problem = (error.what if isinstance(error, ConfigError) else str(error)).rstrip(".")
-    raise BundleVerificationError(
-        f"The bundle is as its manifest says, and this version cannot read it: {problem}.",
-        where=str(place),
-        next_step="Use the version of statpress that the manifest names.",
-    )
-
-
-_LARGEST = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,7 +271,7 @@ def published_product(
     if {*mechanism.raw} & {*kind.figures(name, mechanism)[stem]} - names:
         return None  # a version that did not publish what was drawn
     if absent is not None:
-        absent = {each: _whole(absent[each]) for each in mechanism.raw}
+        absent = {each: whole(absent[each]) for each in mechanism.raw}
     fields = tuple(map(plain_field, columns, declared))
     return PublishedProduct(
         name,
@@ -429,34 +286,11 @@ def published_product(
     )  # fmt: skip
 
 
-def size_stated(stated: Mapping[str, Any]) -> int:
-    """The number of records that a statement is of: the public one, or that of its noisy counts."""
-    number: int = stated.get("estimated_records", stated["n_records"])
-    return number
-
-
 def n_records_of(product: PlannedProduct[TableMechanism] | PublishedProduct) -> int:
     """The public number of records of a product, planned or read back."""
     if isinstance(product, PublishedProduct):
         return product.n_records
     return product.target.n_records
-
-
-def zero_from(sets: Mapping[str, Any]) -> ZeroPattern:
-    """A structural zero from its runs of codes by column."""
-    runs = {
-        name: tuple((_whole(first), _whole(last)) for first, last in runs)
-        for name, runs in sets.items()
-    }
-    if any(last < first for pairs in runs.values() for first, last in pairs):
-        raise ValueError("a structural zero has a run of codes that ends before it begins")
-    return ZeroPattern(tuple(runs.items()))
-
-
-def _whole(number: object) -> int:
-    if type(number) is not int or not -_LARGEST < number < _LARGEST:
-        raise ValueError("a count or a code is no integer, or too large")
-    return number
 
 
 MOST_ENUMERATED = 1 << 22
@@ -643,154 +477,3 @@ def _groups(domain: Domain, cells: Codes, names: Sequence[str]) -> Codes:
     for name in names:
         found = found * domain[name].size + domain.codes(cells, name)
     return found
-
-
-_ROWS = 20
-_OF = {"cells": "", "cumulative": ", this one and those before it together"}
-_WORDS = {
-    "count_lower": ("integer", "Least number of the records that were counted{}."),
-    "count_upper": ("integer", "Largest number of them{}."),
-    "share_lower": ("number", "Least share in the law that the records are draws of{}."),
-    "share_upper": ("number", "Largest share{}."),
-}
-_TITLES = {
-    "cells": "Band of the cells",
-    "cumulative": "Band of the distribution function: each cell with those before it",
-}
-_EXPLAINED = (
-    "A band limits all rows at once. With probability {} not one of its limits is wrong, while of "
-    "the 95 % whiskers of single cells about one in twenty is.",
-    "It says two different things. The limits in records are about the confidential records that "
-    "were counted: use them for statements about the file. The shares are about the population of "
-    "which these records are a sample (the files call it the law of the records): use them for "
-    "statements about the population. They are wider, since a sample errs too.",
-)
-
-
-def stem_of(name: str, band: str) -> str:
-    """Stem of the files of a product's band."""
-    return f"{name}_{band}_band"
-
-
-def band_tables(
-    product: PlannedProduct[TableMechanism] | PublishedProduct,
-    knobs: BandKnobs | None,
-    bands: Mapping[str, Mapping[str, NDArray[Any]]],
-) -> list[DataTable]:
-    """The tables of a product's bands, of each a row for every possible cell, in order."""
-    domain, tables = product.domain, []
-    if knobs is None:
-        return []
-    for band in knobs.bands:
-        figures = {name: (kind, words.format(_OF[band])) for name, (kind, words) in _WORDS.items()}
-        table = DataTable(
-            stem=stem_of(product.name, band),
-            fields=[*map(column_field, domain.columns), *described(figures)],
-            title=_TITLES[band].partition(",")[0].partition(":")[0].lower(),
-            description=(
-                "Confidence band: the limits of counts hold for all rows at once with "
-                f"probability {knobs.confidence:g} or more, and so do those of shares, whatever "
-                "the records are."
-            ),
-            most_rows=domain.n_possible,
-            domain=domain,
-            check=partial(_limits_out_of_order, product),
-        )
-        if band in bands:
-            rows = cell_rows(domain, domain.possible_cells(), bands[band])
-            table = replace(table, expected=domain.n_possible, rows=rows)
-        tables.append(table)
-    return tables
-
-
-def _limits_out_of_order(
-    product: PlannedProduct[TableMechanism] | PublishedProduct, path: Path
-) -> dict[str, int]:
-    """Limits of a written band that cannot be."""
-    n_records, wrong = n_records_of(product), 0
-    for batch in read_batches(path, None):
-        limits = [batch.column(name).to_numpy(zero_copy_only=False) for name in LIMITS]
-        for (low, high), most in ((limits[:2], n_records), (limits[2:], 1)):
-            in_order = (low >= 0) & (low <= high) & (high <= most)
-            wrong += int(np.count_nonzero(~in_order))
-    return {"limits out of order": wrong}
-
-
-def band_advice(name: str, knobs: BandKnobs | None) -> str:
-    """What a reader of the bundle has to know of a product's bands; may be empty."""
-    if knobs is None or not knobs.bands:
-        return ""
-    files = " and ".join(f"`{stem_of(name, band)}`" for band in knobs.bands)
-    return f" {files}: limits for all cells at once, at level {knobs.confidence:g}."
-
-
-def band_note(knobs: BandKnobs | None) -> dict[str, str]:
-    """What bands mean, as a paragraph by its topic; none where there are no bands."""
-    if knobs is None or not knobs.bands:
-        return {}
-    return {
-        "bands": "**Bands** are limits that hold for all rows of a file at once, noise included, "
-        "whatever the records are. `count_lower` and `count_upper` are about the records that were "
-        "counted; `share_lower` and `share_upper` about the law of which those are independent "
-        "draws. Either pair has the stated level by itself. In a cumulative band each row is about "
-        "its cell and all before it."
-    }
-
-
-def band_blocks(
-    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
-) -> list[Block]:
-    """The bands of a product as charts with their limits; none where there are none."""
-    charts = []
-    for band, title in _TITLES.items():
-        path = written_file(folder, stem_of(name, band))
-        if path is None:
-            continue
-        own = next(each for each in resources if each["path"] == f"data/{path.name}")
-        fields = [each for each in own["schema"]["fields"] if "declared" in each]
-        domain = Domain(tuple(column_from(each["declared"]) for each in fields))
-        cells, limits = read_figures(path, domain, LIMITS)
-        rows = np.arange(len(cells))
-        if len(rows) > _ROWS:
-            rows = np.linspace(0, len(cells) - 1, _ROWS).round().astype(np.int64)
-            if band == "cells":
-                rows = np.argsort(-limits[2], kind="stable")[:_ROWS]
-        charts.append(_chart(title, domain, fields, cells[rows], [each[rows] for each in limits]))
-        if len(rows) < len(cells):
-            note = f"{len(rows)} of {len(cells):,} rows; all are in data/{stem_of(name, band)}."
-            charts[-1] = replace(charts[-1], note=note)
-    if not charts:
-        return []
-    said = [text.format(measured(stated["confidence"])) for text in _EXPLAINED]
-    return [Prose(said), Gallery(charts)]
-
-
-def _chart(
-    title: str, domain: Domain, fields: Sequence[Mapping[str, Any]], cells: Codes,
-    limits: Sequence[NDArray[np.float64]],
-) -> Chart:  # fmt: skip
-    """A band as intervals of the records that were counted, with all limits as figures."""
-    named = [
-        [cell_names(column, field)[code] for code in domain.codes(cells, column.name)]
-        for column, field in zip(domain.columns, fields, strict=True)
-    ]
-    labels = [list(row) for row in zip(*named, strict=True)]
-    low, high, least, most = limits
-    figures = zip(labels, low, high, least, most, strict=True)
-    return Chart(
-        title,
-        Intervals(
-            [" · ".join(row) for row in labels], [None] * len(cells), low.tolist(), high.tolist(),
-            "records",
-        ),
-        f"{title}: limits of the number of records.",
-        Grid(
-            (*domain.names, "records", "share in the population"),
-            [
-                [*row, interval(a, b, whole=True), f"{share(c)} to {share(d)}"]
-                for row, a, b, c, d in figures
-            ],
-            title="Limits",
-            folded=True,
-        ),
-    )  # fmt: skip

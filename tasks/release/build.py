@@ -19,21 +19,22 @@ from statpress.mechanisms.planning.plan import ADVICE, Plan, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED, REVIEWED, seal_and_sign
 from statpress.tasks.catalogues.data_package import (
     data_package,
-    with_publication,
     write_codebook,
     write_package,
 )
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
+from statpress.tasks.catalogues.usage import with_publication
 from statpress.tasks.ledger.entries import Entry, canonical
 from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import code_span, markdown
 from statpress.tasks.products.beside import differences, with_beside
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
-from statpress.tasks.release.foreseen import accepted, unusable
+from statpress.tasks.release.foreseen import accepted, rehearse_mechanism, unusable
 from statpress.tasks.release.run_places import REHEARSAL, Run
 from statpress.tasks.release.statement import SCHEMA, charged_statement, statement
 from statpress.tasks.report.privacy_page import write_privacy_page
+from statpress.tasks.report.report import NAME as REPORT
 from statpress.tasks.report.report import write_report
 
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen", "scipy")
@@ -91,9 +92,12 @@ def write_bundle(
     write_metadata(run.building, with_sdmx=publish.sdmx)
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     apart = differences(plan, products.raw, products.derived)
-    readme = _readme(run, release, plan, package, apart, plan.size_of(products.raw))
+    openings = write_report(
+        run.building, _manifest_facts(run, release, charge), pictures=publish.plots
+    )
+    n_records = plan.size_of(products.raw)
+    readme = _readme(run, release, plan, package, [*openings, *apart], n_records)
     (run.building / "README.md").write_text(readme, encoding="utf-8")
-    write_report(run.building, _manifest_facts(run, release, charge), pictures=publish.plots)
 
 
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
@@ -113,15 +117,16 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     _readme(run, release, plan, package)
     pictures = release.config.publish.plots
     rehearse_metadata(run.building, with_sdmx=release.config.publish.sdmx)
-    write_report(run.building, _manifest_facts(run, release, None), pictures=pictures).unlink()
+    write_report(run.building, _manifest_facts(run, release, None), pictures=pictures)
     write_privacy_page(run.building).unlink()
-    for name in ("privacy.json", "datapackage.json"):
+    for name in ("privacy.json", "datapackage.json", REPORT):
         (run.building / name).unlink()
     for product in plan.products:
         kind, where = kind_of(product), f"products.{product.name}"
         files = kind.publication(product)
         files.check_size(release.config.publish, where)
-        kind.check(product)
+        rehearse_mechanism(product, where)
+        kind.working_memory(product).check(where)
         files.rehearse(run.building, release.config.publish, where)
 
 
@@ -189,7 +194,7 @@ def _readme(
     release: Release,
     plan: Plan,
     package: Mapping[str, Any],
-    apart: Sequence[str] = (),
+    openings: Sequence[str] = (),
     n_records: int | None = None,
 ) -> str:
     privacy = plan.privacy
@@ -212,10 +217,7 @@ def _readme(
         size=how_many(-(-number // privacy.unit_records), number, privacy.size),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
-        openings=[
-            *(kind_of(each).opening(run.building, each.name) for each in plan.products),
-            *apart,
-        ],
+        openings=openings,
         unusable=[
             (name, each.words, ADVICE[each.name], accepted(release, name, each))
             for name, each in unusable(plan).items()

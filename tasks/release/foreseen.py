@@ -97,13 +97,8 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
 
             with findings.noting():
                 kind_of(product).publication(product).check_size(publish, place)
-        rehearse = getattr(product.mechanism, "rehearse", None)
-        if rehearse is not None:
-            try:
-                rehearse(product.domain)
-            except ConfigError as error:
-                error.where = place
-                findings.errors.append(error)
+        with findings.noting():
+            rehearse_mechanism(product, place)
     if plan is not None and release.config.resources.memory is not None:
         findings.errors += memory_faults(release, plan)
     if plan is not None and any(hasattr(product.mechanism, "prior") for product in plan.products):
@@ -111,6 +106,21 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
 
         findings.errors += prior_faults(release, plan)
     return [*findings.errors, *key_faults(release), *taken_name(release)]
+
+
+def rehearse_mechanism(product: PlannedProduct[Any], where: str) -> None:
+    """Try what the mechanism can do without data, if there is anything.
+
+    Raises:
+        ConfigError: It fails, and so would a release after its charge.
+    """
+    rehearse = getattr(product.mechanism, "rehearse", None)
+    try:
+        if rehearse is not None:
+            rehearse(product.domain)
+    except ConfigError as error:
+        error.where = where
+        raise
 
 
 def taken_name(release: Release) -> Iterator[BundleExistsError]:

@@ -19,13 +19,13 @@ import numpy as np
 
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.mechanisms.marginals.copied_analyses import Copy
-from statpress.tasks.bundle.formats import read_batches, text_of_csv, written_file
+from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
-from statpress.tasks.catalogues.data_package import citation
+from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.products.answer_words import caveats
-from statpress.tasks.products.published_counts import size_stated
+from statpress.tasks.products.described_columns import size_stated
 from statpress.tasks.release.changes import change_of, check_definitions, shares_of_all
 from statpress.tasks.release.formulas import fitted
 from statpress.tasks.release.query import (

@@ -18,12 +18,11 @@ from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.tasks.bundle.manifest import STATEMENT, verify_bundle
+from statpress.tasks.bundle.manifest import STATEMENT, understood, verify_bundle
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
-from statpress.tasks.products.published_counts import understood
 from statpress.tasks.release.ledger_check import check_bundle
-from statpress.tasks.release.series import newest_before
+from statpress.tasks.release.series_periods import newest_before
 
 
 def with_priors(home: Home, release: Release, plan: Plan, *, seeded: bool) -> Plan:
@@ -105,7 +104,6 @@ def _earlier(
     with understood(folder):
         stated = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
-        resources = {resource["path"]: resource for resource in package["resources"]}
         able = [
             n for n, facts in stated["products"].items() if facts["mechanism"] == Marginals.name
         ]
@@ -126,7 +124,7 @@ def _earlier(
             next_step="Leave out 'prior', or declare the same unit.",
         )
     own = stated["products"][name]
-    released = published_marginals(folder, name, own, resources)
+    released = published_marginals(folder, name, own, package["resources"])
     for column in product.domain.columns:
         there = column.name in released.domain.names
         if not there or released.domain[column.name] != column:

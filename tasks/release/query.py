@@ -32,11 +32,9 @@ from statpress.mechanisms.marginals.weighted_sums import Weights
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
-from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.bundle.manifest import understood, verify_bundle
 from statpress.tasks.products.answer_words import named_cells, standing
-from statpress.tasks.products.noisy_tables import published_marginals
-from statpress.tasks.products.place_product import published_places
-from statpress.tasks.products.published_counts import understood
+from statpress.tasks.products.noisy_tables import published_marginals, published_places
 from statpress.tasks.release.formulas import regressors_of
 
 if TYPE_CHECKING:
@@ -372,16 +370,16 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
     with understood(folder):
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
-        resources = {resource["path"]: resource for resource in package["resources"]}
+        resources = package["resources"]
         able = [name for name, facts in stated.items() if facts["mechanism"] in _ABLE]
     name = _chosen(product, able, folder)
     if stated[name]["mechanism"] == PlaceTables.name:
-        places = published_places(folder, name, stated[name], package["resources"])
+        places = published_places(folder, name, stated[name], resources)
         return MeasuredPlaces.of(folder, name, stated[name], places)
     release = published_marginals(folder, name, stated[name], resources)
     return Measured(
         folder, name, stated[name], release.domain, release.n_records, release.residuals(),
-        next(path for path in resources if path.startswith(f"data/{name}_pairs.")),
+        next(r["path"] for r in resources if r["path"].startswith(f"data/{name}_pairs.")),
     )  # fmt: skip
 
 

@@ -38,18 +38,16 @@ from statpress.mechanisms.postprocessing.consistency import (
 from statpress.mechanisms.postprocessing.covariance import reconcile
 from statpress.mechanisms.postprocessing.rounding import round_table, round_to_total
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
-from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.bundle.manifest import understood, verify_bundle
 from statpress.tasks.bundle.rows import cell_rows, write_rows
 from statpress.tasks.private_zone.folders import sync
-from statpress.tasks.products.product_kind import KINDS, kind_named
-from statpress.tasks.products.published_counts import (
-    PublishedProduct,
-    figures_of,
+from statpress.tasks.products.described_columns import (
     not_in_it,
     size_stated,
-    understood,
     unlisted_in_words,
 )
+from statpress.tasks.products.product_kind import KINDS, kind_named
+from statpress.tasks.products.published_counts import PublishedProduct, figures_of
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from statpress.tasks.catalogues.data_package import NAME as PACKAGE
 from statpress.tasks.catalogues.data_package import (
     in_their_formats,
     with_product,
-    with_publication,
     write_codebook,
     write_package,
 )
 from statpress.tasks.catalogues.metadata_files import NAMES, SDMX, changed_metadata, write_metadata
+from statpress.tasks.catalogues.usage import with_publication
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.products.publication import DataTable
 from statpress.tasks.products.published_counts import PublishedProduct, raw_digest

@@ -46,7 +46,7 @@ from statpress.tasks.release.run_places import (
     publish_folder,
     undecided,
 )
-from statpress.tasks.release.series import point_latest
+from statpress.tasks.release.series_periods import point_latest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -43,7 +43,7 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open, check_source, check_terms
-from statpress.tasks.ledger.sources import of_path
+from statpress.tasks.ledger.source_patterns import of_path
 from statpress.tasks.private_zone.folders import at_work, claims
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
@@ -67,7 +67,7 @@ from statpress.tasks.release.run_places import (
     publish_folder,
     writing,
 )
-from statpress.tasks.release.series import point_latest
+from statpress.tasks.release.series_periods import point_latest
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, size_of, source_of, units_of
 from statpress.tasks.source.engine import reader_named
@@ -267,8 +267,8 @@ def check_budget(
 
 
 def source_names(release: Release) -> tuple[str, ...]:
-    """What accounts call the sources of a config (``tasks.ledger.sources``), households' first."""
-    from statpress.tasks.ledger.sources import of_path, of_table
+    """What accounts call a config's sources (see ``source_patterns``), households' first."""
+    from statpress.tasks.ledger.source_patterns import of_path, of_table
 
     names = []
     for declared in getattr(release.config.source, "both", (release.config.source,)):

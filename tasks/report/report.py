@@ -29,8 +29,9 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.plan import ADVICE, Verdict
 from statpress.mechanisms.registry import KINDS
-from statpress.tasks.catalogues.data_package import ColumnFacts, citation, column_facts
+from statpress.tasks.catalogues.data_package import ColumnFacts, column_facts
 from statpress.tasks.catalogues.metadata_files import sdmx_paths
+from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.pages.blocks import (
     Bars,
     Block,
@@ -171,7 +172,7 @@ _SHARES = ("total_variation", "uniform_share", "kolmogorov_smirnov", "band_share
 Parts = Mapping[str, ReportPart]
 
 
-def write_report(folder: Path, manifest: Mapping[str, Any], *, pictures: bool = True) -> Path:
+def write_report(folder: Path, manifest: Mapping[str, Any], *, pictures: bool = True) -> list[str]:
     """Write the page of a bundle, from ``privacy.json``, ``datapackage.json`` and ``data/``.
 
     The page asks no other host for anything, and holds no script. Without data files, as in a
@@ -181,16 +182,19 @@ def write_report(folder: Path, manifest: Mapping[str, Any], *, pictures: bool = 
         folder: Of the bundle, which has no manifest yet.
         manifest: The facts that the manifest will have.
         pictures: Whether charts are drawn; if not, their figures stand as tables.
+
+    Returns:
+        What the report, and the bundle's README, begin with.
     """
-    path = folder / NAME
-    path.write_text(report(PublicWords.of(folder, manifest), pictures=pictures), encoding="utf-8")
-    return path
+    words = PublicWords.of(folder, manifest)
+    parts = {name: _part(words, name) for name in words.stated["products"]}
+    page = _page(words, parts, pictures=pictures)
+    (folder / NAME).write_text(page, encoding="utf-8")
+    return [part.opening for part in parts.values() if part.opening]
 
 
-def report(words: PublicWords, *, pictures: bool) -> str:
-    """The page."""
+def _page(words: PublicWords, parts: Parts, *, pictures: bool) -> str:
     stated, protection = words.stated, Protection(words.stated)
-    parts = {name: _part(words, name) for name in stated["products"]}
     products = said_once([product_section(words, name, part) for name, part in parts.items()])
     publisher = "; ".join(each["title"] for each in words.contributors("publisher"))
     by = f" by {publisher}" if publisher else ""
@@ -601,8 +605,7 @@ def _part(words: PublicWords, name: str) -> ReportPart:
     stated = words.stated["products"][name]
     kind = kind_named(stated["kind"], stated["mechanism"])
     try:
-        part = kind.part(words.folder, name, stated, words.resources(name))
-        return replace(part, opening=kind.opening(words.folder, name))
+        return kind.part(words.folder, name, stated, words.resources(name))
     except Exception:
         if words.manifest["ledger_entry"] is None:
             raise

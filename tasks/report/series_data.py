@@ -20,10 +20,9 @@ from statpress.configs.series import MARK, SeriesConfig, stated_series
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.errors import BundleVerificationError, StatpressError
 from statpress.mechanisms.periods import SeriesPeriod
-from statpress.tasks.bundle.manifest import CONFIG, verify_bundle
+from statpress.tasks.bundle.manifest import CONFIG, understood, verify_bundle
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.products.product_kind import kind_named
-from statpress.tasks.products.published_counts import understood
 from statpress.tasks.products.tracked import TrackedFigure
 
 COLUMNS: Mapping[str, tuple[str, str]] = {

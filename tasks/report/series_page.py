@@ -20,8 +20,8 @@ from urllib.parse import quote
 
 from statpress.mechanisms.errors import BundleVerificationError, OutputNotWritableError
 from statpress.mechanisms.periods import SeriesPeriod
-from statpress.tasks.catalogues.data_package import contributor
 from statpress.tasks.catalogues.sdmx import Series, components
+from statpress.tasks.catalogues.usage import contributor
 from statpress.tasks.pages.blocks import Grid, Page, Section, Text, Trend, Trends, code, link
 from statpress.tasks.pages.numbers import amount, measured, share, short
 from statpress.tasks.pages.rendering import rendered

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.contingency_table import Numbers, in_memory
 from statpress.tasks.source.guarding import new_file, write_all
 
-IN_MEMORY = 2**21
+IN_MEMORY = 2**20
 """Numbers up to which an array is held in memory."""
 
 

@@ -40,7 +40,7 @@ from statpress.tasks.bundle.manifest import (
     seal,
     verify_bundle,
 )
-from statpress.tasks.ledger import tables as ledger_guards
+from statpress.tasks.ledger import ledger_table as ledger_guards
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.entries import canonical_json, entry_hash, public_text
 from statpress.tasks.ledger.export import restore, write_export

@@ -19,7 +19,7 @@ from statpress.flows.facts import plan_facts
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
 from statpress.mechanisms.tables.bands import LIMITS, law_of
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.products.published_counts import band_tables
+from statpress.tasks.products.band_files import band_tables
 from statpress.tasks.release.refine import Options, open_bundle, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.release.succession import difference

@@ -16,7 +16,7 @@ import statpress
 from statpress.configs.loading import load
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.ledger.sources import of_path
+from statpress.tasks.ledger.source_patterns import of_path
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.steps import source_names

@@ -14,8 +14,8 @@ from pyarrow import json as arrow_json
 from statpress.configs import formats
 from statpress.configs.release_config import PublishConfig, ReleaseConfig
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle import formats as written
-from statpress.tasks.bundle.formats import FileFormat, read_batches
+from statpress.tasks.bundle import file_formats as written
+from statpress.tasks.bundle.file_formats import FileFormat, read_batches
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.refine import Options, open_bundle, refine

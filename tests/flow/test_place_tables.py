@@ -21,7 +21,7 @@ from statpress.mechanisms.errors import ConfigError, QueryError
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.run_context import Silent
-from statpress.tasks.products.place_product import published_places
+from statpress.tasks.products.noisy_tables import published_places
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.query import Question, ask

@@ -22,7 +22,7 @@ from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.query import Question, ask
-from statpress.tasks.release.series import newest_before
+from statpress.tasks.release.series_periods import newest_before
 
 PRODUCTS = """\
 products:
@@ -52,8 +52,7 @@ def after(office: Any, bundle: Path) -> None:
 def read_back(bundle: Path) -> Model:
     own = stated(bundle)["products"]["people"]
     package = json.loads((bundle / "datapackage.json").read_text())
-    resources = {each["path"]: each for each in package["resources"]}
-    released = published_marginals(bundle, "people", own, resources)
+    released = published_marginals(bundle, "people", own, package["resources"])
     return Model.of(with_scores(released, bundle, "people", own))
 
 
@@ -191,7 +190,9 @@ def test_columns_may_be_fewer_and_in_another_order(office: Any) -> None:
 def test_a_series_carries_the_newest_earlier_period(
     office: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statpress.tasks.release.series.today", lambda: datetime.date(2026, 6, 1))
+    monkeypatch.setattr(
+        "statpress.tasks.release.series_periods.today", lambda: datetime.date(2026, 6, 1)
+    )
     office.replace(
         "source: {path: data/source.parquet}",
         "series: {name: lfs, carry: prior, period: {by: month, first: 2026-01}, current: PERIOD}\n"

@@ -33,7 +33,7 @@ from statpress.tasks.orchestration.monitoring import series_text
 from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
-from statpress.tasks.release.series import calendar_of
+from statpress.tasks.release.series_periods import calendar_of
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
@@ -216,7 +216,7 @@ def test_without_the_runs_of_periods_one_would_be_released_twice(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office.deliver("2026-01")
-    monkeypatch.setattr("statpress.tasks.release.series._run_of", lambda *_: new_run_id())
+    monkeypatch.setattr("statpress.tasks.release.series_periods._run_of", lambda *_: new_run_id())
     office.release("2026-01")
     office.release("2026-01")
     assert len(office.bundles()["2026-01"]) == office.kinds().count("charge") == 2

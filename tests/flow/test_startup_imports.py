@@ -34,7 +34,7 @@ OTHERS = {
 """What is for products and mechanisms that the config does not name."""
 UNUSED = OTHERS | {
     "statpress.mechanisms.marginals",
-    "statpress.tasks.bundle.formats",
+    "statpress.tasks.bundle.file_formats",
     "statpress.tasks.products",
 }
 
@@ -68,3 +68,38 @@ def test_a_command_spares_what_it_does_not_need(
     modules = set(done.stderr.split())
     assert "statpress.flows.cli" in modules
     assert modules & (HEAVY | spared) == set()
+
+
+@pytest.mark.parametrize(
+    ("statement", "spared"),
+    [
+        (
+            "import statpress.tasks.release.opened",
+            {
+                "matplotlib",
+                "statpress.mechanisms.planning",
+                "statpress.tasks.products.place_product",
+                "statpress.tasks.products.product_kind",
+            },
+        ),
+        (
+            "from statpress.mechanisms.registry import REGISTRY; REGISTRY['marginals']",
+            {
+                "statpress.mechanisms.marginals.copies",
+                "statpress.mechanisms.marginals.denoising",
+                "statpress.mechanisms.marginals.measurement",
+            },
+        ),
+    ],
+    ids=["an opened release", "a plan of marginals"],
+)
+def test_an_import_spares_what_only_a_release_needs(statement: str, spared: set[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = set(done.stdout.split())
+    assert any(name.startswith("statpress.mechanisms.marginals") for name in modules)
+    assert modules & spared == set()

@@ -18,9 +18,16 @@ from coded import domain_of
 
 from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
-from statpress.mechanisms.marginals.measurement import scale_of, table_sensitivity_squared
+from statpress.mechanisms.marginals.measurement import table_sensitivity_squared
 from statpress.mechanisms.marginals.population import Sample
-from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals, combine, query
+from statpress.mechanisms.marginals.residuals import (
+    GRID,
+    NoisyTable,
+    Residuals,
+    combine,
+    query,
+    scale_of,
+)
 from statpress.mechanisms.mechanism import Target
 
 EXPECTED, UNIT_RECORDS = (0.5, 1, 2, 4, 10, 100), (1, 5, 10)

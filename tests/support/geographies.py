@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from statpress.mechanisms.places.geography import Geography
-from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.places.tree import Geography, Tree
 
 
 def tree_of(levels: Sequence[str], *parents: Sequence[int]) -> Tree:

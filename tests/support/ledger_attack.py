@@ -14,8 +14,8 @@ from census_ledger import KEY, TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from statpress.mechanisms.errors import LedgerIntegrityError
-from statpress.tasks.ledger import tables
-from statpress.tasks.ledger import tables as ledger_guards
+from statpress.tasks.ledger import ledger_table
+from statpress.tasks.ledger import ledger_table as ledger_guards
 from statpress.tasks.ledger.chain import inspect
 from statpress.tasks.ledger.entries import Entry, public_text
 from statpress.tasks.ledger.ledger import Ledger
@@ -135,7 +135,7 @@ class Attack:
         self.raw = sqlite3.connect(path, isolation_level=None)
         self.raw.execute("PRAGMA synchronous=OFF")
         self.rows: list[Row] = self.raw.execute("SELECT * FROM entries ORDER BY 1").fetchall()
-        self.read = {id(row): tables._entry(Found(*row)) for row in self.rows}
+        self.read = {id(row): ledger_table._entry(Found(*row)) for row in self.rows}
         self.head = self.rows[-1][4]
         self.held: list[Row] | None = None  # what was written last
         self.raw.execute("BEGIN")
@@ -169,7 +169,7 @@ class Attack:
 
     def entry_of(self, row: Row) -> Entry:
         """What a row holds; a true one was read before."""
-        return self.read.get(id(row)) or tables._entry(Found(*row))
+        return self.read.get(id(row)) or ledger_table._entry(Found(*row))
 
     def verdict_on_file(self, rows: list[Row], **known: Any) -> int | None:
         """The same, when the file holds these rows."""

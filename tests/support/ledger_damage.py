@@ -11,7 +11,7 @@ from census_ledger import TERMS
 from sqlalchemy import create_engine
 
 from statpress.mechanisms.errors import LedgerIntegrityError, StatpressError
-from statpress.tasks.ledger import tables
+from statpress.tasks.ledger import ledger_table
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
@@ -76,7 +76,7 @@ def cut_back(home: Home, length: int) -> None:
             connection.exec_driver_sql("SET search_path = statpress, pg_temp")
             connection.exec_driver_sql("ALTER TABLE entries DISABLE TRIGGER ALL")
         connection.exec_driver_sql(f"DELETE FROM entries WHERE sequence > {length}")
-        tables.install(connection)
+        ledger_table.install(connection)
     engine.dispose()
 
 

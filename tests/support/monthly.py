@@ -64,7 +64,7 @@ class Office:
     def on(self, day: str) -> Office:
         """Have it be another day."""
         date = datetime.date.fromisoformat(day)
-        self._patch.setattr("statpress.tasks.release.series.today", lambda: date)
+        self._patch.setattr("statpress.tasks.release.series_periods.today", lambda: date)
         return self
 
     def context(self, listener: Listener | None = None) -> RunContext:

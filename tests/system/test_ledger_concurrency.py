@@ -29,7 +29,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.ledger.chain import next_entry, repeated
 from statpress.tasks.ledger.entries import Body, Entry, entry_hash
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.tables import append
+from statpress.tasks.ledger.ledger_table import append
 
 pytestmark = pytest.mark.system
 
@@ -106,8 +106,8 @@ def attempt(ledger: Ledger, run_id: str, epsilon: str, period: str | None = None
 
 def race(folder: str, location: str, workers: int, attempts: int, limit: str, spoil: str) -> None:
     """Fork the workers, let them go at the same moment, and wait for them."""
+    from statpress.tasks.ledger import ledger_table as ledger_schema  # noqa: F401 (warm before the fork)
     from statpress.tasks.ledger import store
-    from statpress.tasks.ledger import tables as ledger_schema  # noqa: F401 (warm before the fork)
 
     store.BUSY_SECONDS = 600.0  # a busy machine may keep a worker waiting for long
 

@@ -423,14 +423,14 @@ def test_a_second_charge_of_a_run_is_refused_by_the_database(url: str) -> None:
 def test_an_entry_that_the_database_refuses_is_an_error_of_integrity(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from statpress.tasks.ledger import tables
+    from statpress.tasks.ledger import ledger_table
 
-    honest = tables.append
+    honest = ledger_table.append
 
     def skewed(connection: Connection, entry: Entry) -> None:
         honest(connection, Entry(entry.sequence + 1, *_rest(entry)))
 
-    monkeypatch.setattr(tables, "append", skewed)
+    monkeypatch.setattr(ledger_table, "append", skewed)
     with Ledger.open(url, create=False) as opened:
         fails(LedgerIntegrityError, "does not follow", lambda: charge(opened))
     unchanged(url)

@@ -13,7 +13,7 @@ from statpress.mechanisms.domain.columns import Categorical, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.bundle import rows as writing
-from statpress.tasks.bundle.formats import read_batches, schema_of
+from statpress.tasks.bundle.file_formats import read_batches, schema_of
 from statpress.tasks.bundle.rows import Rows, code_rows, read_records, record_rows, write_rows
 
 DOMAIN = Domain(

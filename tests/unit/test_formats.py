@@ -16,8 +16,8 @@ from statpress.configs.formats import FORMATS, STAT, fault_of, stored_name
 from statpress.mechanisms.domain.columns import Categorical, Date, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.tasks.bundle.formats import FORMATS as REGISTERED
-from statpress.tasks.bundle.formats import profile_file, read_batches
+from statpress.tasks.bundle.file_formats import FORMATS as REGISTERED
+from statpress.tasks.bundle.file_formats import profile_file, read_batches
 from statpress.tasks.bundle.rows import (
     cell_rows,
     read_counts,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.formats import read_batches
+from statpress.tasks.bundle.file_formats import read_batches
 from statpress.tasks.bundle.rows import value_rows, write_rows
 
 TEXTS = [

@@ -36,7 +36,7 @@ def written(folder: Path) -> Publication:
     table = ContingencyTable(DOMAIN, np.array([0, 2]), np.array([50, 40]))
     drawn = mechanism.release(table, SeededRandomness(np.random.PCG64(1)))
     kind = FunctionProduct()
-    kind.check(product)
+    mechanism.rehearse(DOMAIN)
     derived = kind.postprocess(product, drawn, 90)
     publication = kind.publication(product, derived)
     publication.write(folder, PUBLISH, lambda rows: None)

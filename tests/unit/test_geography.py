@@ -12,8 +12,8 @@ from statpress.configs.loading import load
 from statpress.configs.requests import ProductRequest
 from statpress.mechanisms.errors import ConfigError, StatpressError
 from statpress.mechanisms.places import outlines
-from statpress.mechanisms.places.geography import Geography
 from statpress.mechanisms.places.outlines import extent
+from statpress.mechanisms.places.tree import Geography
 
 CONFIG = """\
 title: t

@@ -540,7 +540,7 @@ def work_of_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int]
         steps[-1] += 1
         return 0
 
-    from statpress.tasks.ledger import tables as ledger_tables
+    from statpress.tasks.ledger import ledger_table as ledger_tables
 
     real = ledger_tables.parse_entry
     with Ledger.open(path) as ledger, monkeypatch.context() as patch:

@@ -654,10 +654,10 @@ def test_damaged_sums_are_found_before_the_next_charge(ledger: Ledger, tmp_path:
     first, last = ledger.entries()
     body = {**last.body, "epsilon": "much"}
     forged = replace(last, body=body, hash=entry_hash(2, "charge", body, last.previous))
-    from statpress.tasks.ledger import tables
+    from statpress.tasks.ledger import ledger_table
 
     with Ledger.open(tmp_path / "forged.db") as other:
-        other.store.write(lambda connection: tables.append_all(connection, [first, forged]))
+        other.store.write(lambda connection: ledger_table.append_all(connection, [first, forged]))
     with Ledger.open(tmp_path / "forged.db") as other, pytest.raises(StatpressError) as caught:
         spend(other, "run-2", "0.1", "2026-01")
     assert isinstance(caught.value, LedgerIntegrityError)

@@ -11,7 +11,7 @@ import pytest
 from census_ledger import KEY, assert_plain, charge, draw, publish, register
 
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, UnregisteredDatasetError
-from statpress.tasks.ledger import tables as ledger_guards
+from statpress.tasks.ledger import ledger_table as ledger_guards
 from statpress.tasks.ledger.entries import Loss
 from statpress.tasks.ledger.ledger import Ledger
 

@@ -277,7 +277,7 @@ def test_a_verify_without_the_columns_would_let_a_charge_hide(
     rows = attack.with_row(14, (*attack.rows[13][:5], "other", "run-4"))
     assert attack.verdict(rows) == attack.verdict_on_file(rows) == 14
     real = attack.rows
-    monkeypatch.setattr("statpress.tasks.ledger.tables._entry", entry_of)
+    monkeypatch.setattr("statpress.tasks.ledger.ledger_table._entry", entry_of)
     assert attack.verdict(rows, head=attack.head) is None
     assert attack.verdict_on_file(rows, head=attack.head) is None
     assert attack.rows == real

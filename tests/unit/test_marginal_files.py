@@ -1,4 +1,4 @@
-"""Microdata by marginals beyond the contract: values within cells, and too little memory."""
+"""Microdata by marginals beyond the contract: values within cells, and words of pairs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from statpress.configs.release_config import PublishConfig
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.planning.plan import PlannedProduct
+from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products import marginal_product as module
 from statpress.tasks.products.product_kind import kind_of
 
@@ -65,20 +65,8 @@ def test_values_lie_in_the_middle_of_their_cells_or_within(within: str, tmp_path
     assert field.get("within") == ("slope" if within == "slope" else None)
 
 
-def test_more_memory_than_there_is_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    product = product_with("middle")
-    needed = kind_of(product).working_memory(product).derive
-    monkeypatch.setattr(module, "machine_memory", lambda: needed)
-    kind_of(product).check(product)
-    monkeypatch.setattr(module, "machine_memory", lambda: needed - 1)
-    with pytest.raises(ConfigError, match="of memory, and this machine has") as caught:
-        kind_of(product).check(product)
-    assert caught.value.where == "products.p"
-    assert "fewer records" in caught.value.next_step
-
-
 def test_the_machine_has_some_memory() -> None:
-    assert 2**28 < module.machine_memory() < 2**50
+    assert 2**28 < machine_memory() < 2**50
 
 
 def test_relations_are_strong_weak_or_lost_by_the_measured_tables() -> None:

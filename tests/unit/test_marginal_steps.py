@@ -15,7 +15,7 @@ from scipy import signal, stats
 from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
-from statpress.mechanisms.marginals import measurement
+from statpress.mechanisms.marginals import measurement, residuals
 from statpress.mechanisms.marginals.measurement import (
     GdpFilter,
     measure_tables,
@@ -153,7 +153,8 @@ def curve_of_step(
     Both outputs are vectors of independent discrete Gaussians about integers, so the divergence
     depends on the shift only; it is summed over the lattice for every neighbouring pair.
     """
-    monkeypatch.setattr(measurement, "GRID", COARSE)
+    for module in (measurement, residuals):
+        monkeypatch.setattr(module, "GRID", COARSE)
     rng, budget = WithoutNoise(), GdpFilter(mu_squared)
     domain = domain_of((2, 2))
     excess = -1.0

@@ -15,8 +15,8 @@ from statpress.mechanisms.errors import (
     LedgerSchemaError,
     LedgerUnavailableError,
 )
-from statpress.tasks.ledger import tables as guards
-from statpress.tasks.ledger import tables as schema
+from statpress.tasks.ledger import ledger_table as guards
+from statpress.tasks.ledger import ledger_table as schema
 from statpress.tasks.ledger.ledger import Ledger
 
 THIRD_FORM = """

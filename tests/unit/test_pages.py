@@ -16,7 +16,7 @@ from cyclopts import CycloptsError, MissingArgumentError, ValidationError
 from requirements import needed
 from ruamel.yaml import YAML
 
-from statpress.configs.columns import COLUMNS
+from statpress.configs.declared_columns import COLUMNS
 from statpress.configs.formats import FORMATS
 from statpress.configs.loading import load
 from statpress.configs.release_config import ReleaseConfig

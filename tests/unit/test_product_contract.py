@@ -17,10 +17,12 @@ from statpress.configs.formats import FORMATS as KNOWN
 from statpress.configs.formats import STAT
 from statpress.configs.release_config import PublishConfig
 from statpress.mechanisms.domain.contingency_table import Counted
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.registry import KINDS as CORE_KINDS
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.pages.blocks import Page
 from statpress.tasks.pages.rendering import rendered
+from statpress.tasks.products import product_kind
 from statpress.tasks.products.product_kind import KINDS, kind_named, kind_of, private_input
 from statpress.tasks.products.true_errors import TrueErrors
 
@@ -66,7 +68,6 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
     product, raw, derived = released(name, kind)
     assert kind_of(product).core.name == kind
     planned_files = kind_of(product).publication(product)
-    kind_of(product).check(product)
     planned_files.rehearse(tmp_path, PUBLISH, "products.p")
     assert files(tmp_path) == set()  # nothing is left of it
     written: list[int] = []
@@ -92,6 +93,21 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
     assert {each["path"] for each in resources} == files(tmp_path)
     assert len({each["name"] for each in resources}) == len(resources)
     json.dumps([resources, kind_of(product).stated(product, raw)], allow_nan=False)
+
+
+@EACH
+def test_more_memory_than_there_is_is_refused(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (product,) = planned(name, kind).products
+    needed = kind_of(product).working_memory(product)
+    monkeypatch.setattr(product_kind, "machine_memory", lambda: needed.derive)
+    needed.check("products.p")
+    monkeypatch.setattr(product_kind, "machine_memory", lambda: needed.derive - 1)
+    with pytest.raises(ConfigError, match="GiB of memory, for ") as caught:
+        needed.check("products.p")
+    assert caught.value.where == "products.p"
+    assert caught.value.next_step.startswith(needed.next_step)
 
 
 @EACH

@@ -18,7 +18,7 @@ from statpress.tasks.pages.blocks import Page, Section, Trend, Trends
 from statpress.tasks.pages.numbers import share
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.pages.trends import Panel, figures, panels
-from statpress.tasks.products.published_counts import describe_column
+from statpress.tasks.products.described_columns import describe_column
 from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
 from statpress.tasks.report.series_data import (
     Break,

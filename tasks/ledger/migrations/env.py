@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from statpress.tasks.ledger.tables import VERSION_TABLE
+from statpress.tasks.ledger.ledger_table import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

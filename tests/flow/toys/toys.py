@@ -27,7 +27,7 @@ from statpress.mechanisms.mechanism import (
 from statpress.mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from statpress.mechanisms.tables.count_tables import TABLE
 from statpress.mechanisms.tables.perturbed import LaplaceTable
-from statpress.tasks.bundle.formats import read_rows
+from statpress.tasks.bundle.file_formats import read_rows
 from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import Prose, Section
 from statpress.tasks.products import product_kind as products

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from statpress.tasks.ledger.tables import install
+from statpress.tasks.ledger.ledger_table import install
 
 revision = "second"
 down_revision = None

@@ -79,8 +79,8 @@ class FileFormat:
 
 FORMATS: Registry[FileFormat] = Registry(
     {
-        "parquet": "statpress.tasks.bundle.formats:PARQUET",
-        "csv": "statpress.tasks.bundle.formats:CSV",
+        "parquet": "statpress.tasks.bundle.file_formats:PARQUET",
+        "csv": "statpress.tasks.bundle.file_formats:CSV",
         "dta": "statpress.tasks.bundle.stat_tables:STATA",
         "sav": "statpress.tasks.bundle.stat_tables:SPSS",
     }
