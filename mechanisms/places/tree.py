@@ -135,27 +135,34 @@ class Blocks:
 
     @classmethod
     def of(cls, tree: Tree, cells: Sequence[int], most: int) -> Self:
-        """Cut where the levels down to the cut have at most so many cells, and blocks too.
+        """Cut such that blocks have at most so many cells, and the levels down to the cut too.
 
-        A block has more if one place of the level of the cut has more in it.
+        Where no cut does, it is the one for which the larger of both is least: a block is then
+        one place of the level of the cut, and what is in it.
 
         Args:
             tree: The places.
             cells: By level those of a place.
             most: Cells at once.
         """
-        of_level = [n * own for n, own in zip(tree.sizes, cells, strict=True)]
-        cut = max(int(np.searchsorted(np.cumsum(of_level), most, side="right")) - 1, 0)
-        last, lowest = len(tree.levels) - 1, np.arange(tree.sizes[cut] + 1)
-        below = np.zeros(tree.sizes[cut] + 1, dtype=np.int64)
-        for level in range(cut, last):
-            lowest = tree.starts(level)[lowest]
-            below += lowest * cells[level + 1]
-        ends = [0]
+        last, above = len(tree.levels) - 1, 0
+        below: list[Places] = []
+        needed: list[int] = []
+        for cut in range(last + 1):
+            lowest = np.arange(tree.sizes[cut] + 1)
+            before = np.zeros(len(lowest), dtype=np.int64)  # cells below the places before each
+            for level in range(cut, last):
+                lowest = tree.starts(level)[lowest]
+                before += lowest * cells[level + 1]
+            above += tree.sizes[cut] * cells[cut]
+            below.append(before)
+            needed.append(max(above, int(np.diff(before).max())))
+        cut = last if above <= most else needed.index(min(needed))
+        ends, before = [0], below[cut]
         while ends[-1] < tree.sizes[cut]:
-            fits = int(np.searchsorted(below, below[ends[-1]] + most, side="right")) - 1
-            ends.append(tree.sizes[cut] if cut == last else max(fits, ends[-1] + 1))
-        largest = max(sum(of_level[: cut + 1]), int(np.diff(below[ends]).max()))
+            fits = int(np.searchsorted(before, before[ends[-1]] + most, side="right")) - 1
+            ends.append(max(fits, ends[-1] + 1))
+        largest = max(needed[cut], int(np.diff(before[ends]).max()))
         return cls(tree, cut, np.array(ends), largest)
 
     def __len__(self) -> int:

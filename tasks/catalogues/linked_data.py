@@ -324,13 +324,11 @@ def _locations(publication: Publication) -> Any:
 
 def _codes(publication: Publication, stem: str) -> list[str]:
     """The codes of the places of a file, as far as the data package lists them."""
-    described = (
-        resource["schema"]["fields"][0]
-        for resource in publication.package["resources"]
-        if resource["path"].rpartition(".")[0] == f"data/{stem}"
-    )
-    enum = next(described, {}).get("constraints", {}).get("enum", ())
-    return [str(code) for code in enum]
+    for resource in publication.package["resources"]:
+        if resource["path"].rpartition(".")[0] == f"data/{stem}":
+            first = resource["schema"]["fields"][0]
+            return [str(code) for code in first.get("constraints", {}).get("enum", ())]
+    return []
 
 
 def _time(text: str | None) -> dict[str, str] | None:
