@@ -78,6 +78,15 @@ Copies = Annotated[
         "tables: also what was not measured, which copies guess.",
     ),
 ]
+WithPrior = Annotated[
+    bool,
+    Parameter(
+        name="--with-prior",
+        negative="",
+        help="Answer with the help of the earlier release that the bundle has as its prior. The "
+        "intervals are narrower, and hold as far as its model of the drift since then does.",
+    ),
+]
 Weight = Annotated[
     bool,
     Parameter(name="--weight", negative="", help="Records count by their survey weight."),
@@ -250,6 +259,7 @@ def query(
     population: bool = False,
     weight: Weight = False,
     copies: Copies = False,
+    with_prior: WithPrior = False,
     since: Since = None,
     plot: Plot = None,
     csv: Csv = False,
@@ -304,7 +314,7 @@ def query(
         share=below,
         values=values,
     )
-    release = _opened(bundle, product, copies, since)
+    release = _opened(bundle, product, copies, with_prior, since)
     return _answered(release.ask(question), plot, csv, json)
 
 
@@ -317,6 +327,7 @@ def regress(
     population: bool = False,
     weight: Weight = False,
     copies: Copies = False,
+    with_prior: WithPrior = False,
     since: Since = None,
     plot: Plot = None,
     csv: Csv = False,
@@ -334,7 +345,7 @@ def regress(
         population: Intervals for the population, if the units are a random sample of it.
     """
     of: Of = "population" if population else "records"
-    release = _opened(bundle, product, copies, since)
+    release = _opened(bundle, product, copies, with_prior, since)
     return _answered(
         release.regress(formula, of=of, confidence=confidence, weight=weight), plot, csv, json
     )
@@ -413,13 +424,25 @@ def series(
 
 
 def _opened(
-    bundle: str, product: str | None, copies: bool = False, since: str | None = None
+    bundle: str,
+    product: str | None,
+    copies: bool = False,
+    with_prior: bool = False,
+    since: str | None = None,
 ) -> Release:
     from statpress.tasks.release.opened import open_release
 
+    if copies and with_prior:
+        raise QueryError(
+            "Copies know nothing of the prior.",
+            where="--copies, --with-prior",
+            next_step="Ask with one of them.",
+        )
     release = open_release(bundle, product=product)
     if since is not None:
         release = release.change(open_release(since, product=product))
+    if with_prior:
+        return release.with_prior
     return release.on_copies if copies else release
 
 

@@ -22,7 +22,9 @@ of the others given their noisy score, if they have one.
 
 **A prior** (``mechanisms.marginals.prior``) is not used: intervals from copies are of this release
 alone. Its scores are distances from the prior's tables; from independence a pair is taken to be
-farther by how far these are from it.
+farther by how far these are from it. A posterior of a model that uses its prior
+(``mechanisms.marginals.with_prior``) has deviations from the earlier tables of the pairs that the
+model takes to deviate from these.
 
 **Interactions** of three columns that were not measured are those of one start of the classes for
 each copy, with a random one upon it that is wider than most interactions of social surveys.
@@ -95,13 +97,15 @@ class Posterior:
     @classmethod
     def of(cls, released: NoisyMarginals, model: Model) -> Posterior:
         """The posterior of everything that was measured."""
-        scores = scores_of(released, model.one_way, model.n)
-        scores = from_independence(released, scores, model.one_way, model.n)
+        from_centres = scores_of(released, model.one_way, model.n)
+        scores = from_independence(released, from_centres, model.one_way, model.n)
+        scores |= {pair: from_centres[pair] for pair in model.carried & from_centres.keys()}
         products: dict[Group, Floats] = {}
         deviations: dict[Group, Floats] = {}
         for pair, variance in model.residuals.variances.items():
             if len(pair) == 2 and variance:
-                products[pair] = model.n * np.multiply.outer(*(model.one_way[c] for c in pair))
+                margins = [model.one_way[column] for column in pair]
+                products[pair] = model.n * _centre(released, model, pair, margins)
                 deviations[pair] = model.residuals.values[pair] - centred(products[pair])
         noise = {pair: model.residuals.variances[pair] for pair in deviations}
         columns = released.domain.columns
@@ -137,22 +141,9 @@ class Posterior:
         model, released = self.model, self.released
         boxes = boxes_of(released.domain)
         one_way = one_ways(released, model.residuals, model.n, boxes, smoothed=True, rng=rng)
-        pairs: dict[Group, Floats] = {}
-        for pair in model.pairs:
-            margins = one_way[pair[0]], one_way[pair[1]]
-            possible = possible_cells(pair, released.sizes, boxes)
-            if pair not in self.strengths:  # known exactly
-                pairs[pair] = model.pairs[pair]
-                continue
-            table, variance = self._pair(pair, margins, rng)
-            inside = possible.copy()
-            if pair in self.none:
-                inside &= rng.random(possible.shape) >= self.none[pair]
-            inside = nonempty(table, possible, inside)
-            rows, columns = (model.n * margin for margin in margins)
-            trends = trends_of(*(released.domain.columns[column] for column in pair))
-            table = with_margins(table, variance, rows, columns, inside, trends) / model.n
-            pairs[pair] = table if possible.all() else fit_pair(table, *margins, possible)
+        pairs = {
+            pair: self.pair(pair, (one_way[pair[0]], one_way[pair[1]]), rng) for pair in model.pairs
+        }
         fits = model.classes.fits
         classes = replace(model.classes, fits=fits[number % len(fits) :][:1]) if fits else None
         drawn = replace(
@@ -161,12 +152,28 @@ class Posterior:
         groups = {group: drawn.measured(group, boxes, rng) for group in model.groups}
         return replace(drawn, groups=groups)
 
-    def _pair(
+    def pair(self, pair: Group, margins: tuple[Floats, Floats], rng: np.random.Generator) -> Floats:
+        """Drawn shares float64[k_a, k_b] of a pair, with these margins."""
+        model, released = self.model, self.released
+        if pair not in self.strengths:  # known exactly
+            return model.pairs[pair]
+        possible = possible_cells(pair, released.sizes, boxes_of(released.domain))
+        table, variance = self._cells(pair, margins, rng)
+        inside = possible.copy()
+        if pair in self.none:
+            inside &= rng.random(possible.shape) >= self.none[pair]
+        inside = nonempty(table, possible, inside)
+        rows, columns = (model.n * margin for margin in margins)
+        trends = trends_of(*(released.domain.columns[column] for column in pair))
+        table = with_margins(table, variance, rows, columns, inside, trends) / model.n
+        return table if possible.all() else fit_pair(table, *margins, possible)
+
+    def _cells(
         self, pair: Group, margins: tuple[Floats, Floats], rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """A drawn table, in records, that may be negative, and the variances of its cells."""
         n, bases = self.model.n, _bases(self.model, pair)
-        product = n * np.multiply.outer(*margins)
+        product = n * _centre(self.released, self.model, pair, margins)
         strength = float(rng.choice(_strengths(n, bases), p=self.strengths[pair]))
         prior = strength * np.multiply.outer(bases[0].values, bases[1].values)
         noise = self.model.residuals.variances.get(pair)
@@ -314,6 +321,15 @@ def _ratios(figures: Floats, naive: Floats, share: float) -> Floats:
     between = (1 + 1 / len(figures)) * figures.var(axis=0, ddof=1)
     within = naive.mean(axis=0)
     return np.asarray(np.sqrt((share * within + between) / within))
+
+
+def _centre(
+    released: NoisyMarginals, model: Model, pair: Group, margins: Sequence[Floats]
+) -> Floats:
+    """Shares float64[k_a, k_b] that a pair is taken to deviate from."""
+    if released.prior is not None and pair in model.carried:
+        return released.prior.table(pair, *margins)
+    return np.multiply.outer(*margins)
 
 
 def _bases(model: Model, pair: Group) -> tuple[Basis, Basis]:

@@ -128,22 +128,30 @@ def smoothed_shares(
     k = column.size
     spreads: list[Floats] = []
     logs, means, variances = np.zeros(0), np.zeros((0, k)), np.zeros(0)
+    left = np.zeros((0, k))
     if _is_smoothed(column):
         logs, means, spreads = _by_smoothness(column, shares, variance)
         variances = np.array([(spread**2).sum() / k for spread in spreads])
     if earlier is not None:
-        logs_then, means_then, variances_then = earlier(shares, variance)
+        logs_then, means_then, left = earlier(shares, variance)
+        sums = np.maximum(left.sum(axis=1, keepdims=True), 1e-300)
         rivals = [logs - math.log(len(logs) or 1), logs_then - math.log(len(logs_then))]
         logs = np.concatenate(rivals)
         means = np.concatenate([means, means_then - 1 / k])
-        variances = np.concatenate([variances, variances_then])
+        variances = np.concatenate([variances, (left - left**2 / sums).mean(axis=1)])
     if not len(logs):
         return shares, variance
     weights = np.exp(logs - logs.max())
     weights /= math.fsum(weights)
     if rng is not None:
         drawn = int(rng.choice(len(weights), p=weights))
-        return 1 / k + means[drawn] + spreads[drawn] @ rng.standard_normal(k - 1), variance
+        if drawn < len(spreads):
+            moved = spreads[drawn] @ rng.standard_normal(k - 1)
+        else:
+            own = left[drawn - len(spreads)]
+            moved = np.sqrt(own) * rng.standard_normal(k)
+            moved -= own / max(own.sum(), 1e-300) * moved.sum()
+        return 1 / k + means[drawn] + moved, variance
     deviations = (weights[:, None] * means).sum(axis=0)
     between = ((means - deviations) ** 2).mean(axis=1)
     return 1 / k + deviations, float((weights * (variances + between)).sum())
@@ -804,37 +812,55 @@ def one_ways(
 ) -> tuple[Floats, ...]:
     """Projected shares float64[k] of every column, 0 where a code is impossible.
 
-    With a generator they are drawn from what the measurements leave open, without a prior.
+    With a generator they are drawn from what the measurements leave open, and the prior if one is
+    given.
     """
-    projected, measured = [], []
-    for column, declared in enumerate(released.domain.columns):
-        estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
-        if smoothed and variance and (prior is not None or _is_smoothed(declared)):
-            estimate = n * _column_shares(declared, residuals, column, prior, rng)[0]
-        elif rng is not None:
-            estimate = estimate + math.sqrt(variance) * centred(rng.standard_normal(declared.size))
-        measured.append(estimate / n)
-        shares = project_to_simplex(estimate, n).values / n
-        possible = possible_cells((column,), released.sizes, boxes)
-        if not possible.all():
-            shares = np.where(possible, shares, 0.0)
-            shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
-        if smoothed and variance:
-            sides = []
-            if isinstance(declared, Ranges):
-                sides = _of_mean(residuals, column, declared, rng)
-            for each in released.beside:
-                if isinstance(each, NoisySum) and each.column == column:
-                    sides += _of_sum(residuals, each, n, rng)
-            shares = _within(shares, estimate / n, sides, possible)
-        if smoothed and variance and isinstance(declared, Categorical):
-            shares = _with_every_category(shares, declared.n_values, possible, n)
-        projected.append(shares)
+    found = [
+        one_way(released, residuals, n, boxes, column, smoothed=smoothed, rng=rng, prior=prior)
+        for column in range(len(released.sizes))
+    ]
+    projected = [shares for _, shares in found]
     presence = Presence.of(released.domain)
     if presence is None:
         return tuple(projected)
     variances = [residuals.variances[(column,)] / n**2 for column in range(len(projected))]
-    return presence.agreeing(projected, measured, variances)
+    return presence.agreeing(projected, [estimate for estimate, _ in found], variances)
+
+
+def one_way(
+    released: NoisyMarginals,
+    residuals: Residuals,
+    n: float,
+    boxes: Sequence[Box],
+    column: int,
+    *,
+    smoothed: bool,
+    rng: np.random.Generator | None = None,
+    prior: Prior | None = None,
+) -> tuple[Floats, Floats]:
+    """Shares float64[k] of one column as they were estimated, and projected."""
+    declared = released.domain.columns[column]
+    estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
+    if smoothed and variance and (prior is not None or _is_smoothed(declared)):
+        estimate = n * _column_shares(declared, residuals, column, prior, rng)[0]
+    elif rng is not None:
+        estimate = estimate + math.sqrt(variance) * centred(rng.standard_normal(declared.size))
+    shares = project_to_simplex(estimate, n).values / n
+    possible = possible_cells((column,), released.sizes, boxes)
+    if not possible.all():
+        shares = np.where(possible, shares, 0.0)
+        shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
+    if smoothed and variance:
+        sides = []
+        if isinstance(declared, Ranges):
+            sides = _of_mean(residuals, column, declared, rng)
+        for each in released.beside:
+            if isinstance(each, NoisySum) and each.column == column:
+                sides += _of_sum(residuals, each, n, rng)
+        shares = _within(shares, estimate / n, sides, possible)
+    if smoothed and variance and isinstance(declared, Categorical):
+        shares = _with_every_category(shares, declared.n_values, possible, n)
+    return estimate / n, shares
 
 
 def _column_shares(

@@ -150,9 +150,8 @@ class Interval(NamedTuple):
     lower: float
     upper: float
     p_value: float = math.nan  # of the hypothesis that the value is 0; NaN if there is no test
-    by: str = (
-        "Wald"  # how the set is made: "Wald", "Fieller", "Anderson-Rubin", "ranks" or "limits"
-    )
+    # How the set is made: "Wald", "Fieller", "Anderson-Rubin", "ranks", "limits" or "draws".
+    by: str = "Wald"
     sampling: str = ""  # of a weighted figure of a population: by what its sampling variance is
 
 

@@ -102,7 +102,7 @@ class Prior:
 
         Returns:
             Logarithms float64[drifts] of the likelihoods, means float64[drifts, k], and the
-            variances float64[drifts] of a cell, on average.
+            variances float64[drifts, k] of cells before their sum is known.
         """
         earlier = self.one_way[column]
         k = len(earlier)
@@ -112,7 +112,7 @@ class Prior:
         means, left = earlier + spread / total * gaps, spread / total * variance
         sums = np.maximum(left.sum(axis=1, keepdims=True), 1e-300)
         means -= left / sums * (means.sum(axis=1, keepdims=True) - 1)
-        return logs, means, (left - left**2 / sums).mean(axis=1)
+        return logs, means, left
 
     def borne_out(self, noisy: Mapping[int, tuple[Floats, float]]) -> Prior:
         """The prior without the pairs of columns that have likely changed much.

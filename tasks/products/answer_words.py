@@ -32,14 +32,21 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     """How the estimates and intervals of an answer are meant."""
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
     copied = facts["statistic"] == "combined" or facts.get("on_copies", False)
+    carried = "with_prior" in facts
     bounded = sums and sample and not copied and "weighted_by" not in facts
     notes = [
         ("Estimates from copies of the records, by Rubin's rule." * copied)
+        or ("Estimates from noisy tables and from what an earlier release said of them." * carried)
         or ("Unbiased estimates from noisy tables, which may be negative." * sums)
         or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
         f"{' or more' if bounded else ''}, not all of them together.",
     ]
+    if carried:
+        notes.append(
+            "Intervals hold as far as columns drifted between the releases as the prior's model "
+            "supposes; those without the prior hold whatever it said."
+        )
     if copied:
         notes.append("How columns are related that were not measured together is a guess.")
     if "weighted_by" in facts:

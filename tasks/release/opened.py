@@ -37,6 +37,7 @@ from statpress.tasks.release.query import (
     nearest,
     opened,
     regress,
+    with_prior,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Of = Literal["records", "population"]
+By = Literal["tables", "copies", "prior"]
 Frame = Literal["pandas", "polars", "arrow"]
 Values = str | int | float
 Where = Mapping[str, Values | Sequence[Values]]
@@ -138,7 +140,7 @@ class Release:
     ) -> None:
         self.where, self.manifest = where, manifest
         self._folder, self._product, self._held = folder, product, held
-        self._copied = False
+        self._by: By = "tables"
         self._earlier: Release | None = None
 
     def __repr__(self) -> str:
@@ -153,7 +155,9 @@ class Release:
     @functools.cached_property
     def _measured(self) -> Measured:
         measured = opened(self._folder, self._product, verified=True)
-        if not self._copied:
+        if self._by == "prior":
+            return with_prior(measured)
+        if self._by == "tables":
             return measured
         frame = self.copies(measured.name)
         codes = np.column_stack(
@@ -179,8 +183,22 @@ class Release:
         >>> round(release.on_copies.mean("prestige", where=where).value)
         45
         """
-        earlier = self._earlier and self._earlier._like(copied=True)
-        return self._like(copied=True, earlier=earlier)
+        earlier = self._earlier and self._earlier._like("copies")
+        return self._like("copies", earlier=earlier)
+
+    @property
+    def with_prior(self) -> Release:
+        """The release with every question answered with the help of its prior, if it has one.
+
+        Intervals are narrower than those of the release alone, and conditional: they hold as far as
+        columns drift since the earlier release as its model supposes. There are none of changes.
+
+        Raises:
+            QueryError: When a question is asked: the release has no prior.
+        """
+        if self._earlier is not None:
+            raise self._unchanging()
+        return self._like("prior")
 
     def change(self, earlier: Release) -> Release:
         """The release with every answer less that of an earlier release.
@@ -191,14 +209,22 @@ class Release:
         >>> release.change(release).mean("prestige").value
         0.0
         """
-        before = earlier._like(copied=self._copied)
-        return self._like(copied=self._copied, earlier=before)
+        if "prior" in (self._by, earlier._by):
+            raise self._unchanging()
+        return self._like(self._by, earlier=earlier._like(self._by))
 
-    def _like(self, *, copied: bool, earlier: Release | None = None) -> Release:
+    def _unchanging(self) -> QueryError:
+        return QueryError(
+            "There are no changes with the prior: what an earlier release said is in both figures.",
+            where=self.where,
+            next_step="Ask for changes without it.",
+        )
+
+    def _like(self, by: By, earlier: Release | None = None) -> Release:
         other = copy.copy(self)
-        if copied != self._copied:
+        if by != self._by:
             vars(other).pop("_measured", None)
-        other._copied, other._earlier = copied, earlier
+        other._by, other._earlier = by, earlier
         return other
 
     def _before(self, names: Iterable[str]) -> Release:
@@ -225,7 +251,7 @@ class Release:
         names = columns or compared._alike()
         if not names:
             raise QueryError("The releases have no column in common.", where=earlier.where)
-        before, now = compared._before(names), self._like(copied=self._copied)
+        before, now = compared._before(names), self._like(self._by)
         then, since = (
             shares_of_all({n: release.share(n, of=of, confidence=confidence).facts for n in names})
             for release in (before, now)
@@ -633,11 +659,9 @@ class Release:
             before = self._before(named).regress(
                 formula, of=of, confidence=confidence, weight=weight
             )
-            now = self._like(copied=self._copied).regress(
-                formula, of=of, confidence=confidence, weight=weight
-            )
+            now = self._like(self._by).regress(formula, of=of, confidence=confidence, weight=weight)
             return Estimates(change_of(before.facts, now.facts))
-        if self._copied:
+        if self._by == "copies":
             by = self._measured.weight if weight else None
             fit = functools.partial(fitted, formula, weight=None if by is None else by["records"])
             made = self.combine(fit, product=self._product, of=of, confidence=confidence)

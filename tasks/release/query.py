@@ -27,14 +27,19 @@ from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.linked import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
-from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.weighted_sums import Weights
+from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
 from statpress.tasks.bundle.manifest import understood, verify_bundle
 from statpress.tasks.products.answer_words import named_cells, standing
-from statpress.tasks.products.noisy_tables import published_marginals, published_places
+from statpress.tasks.products.noisy_tables import (
+    published_marginals,
+    published_places,
+    with_scores,
+)
 from statpress.tasks.release.formulas import regressors_of
 
 if TYPE_CHECKING:
@@ -257,6 +262,23 @@ class Copied(Measured):
 
 
 @dataclass(frozen=True, eq=False)
+class WithPrior(Measured):
+    """The same product, which answers by what it measured and what its prior says.
+
+    Attributes:
+        released: All that was measured, with the prior.
+    """
+
+    released: NoisyMarginals
+
+    def analyses(self, question: Question) -> PriorAnalyses:
+        return PriorAnalyses(**vars(super().analyses(question)), released=self.released)
+
+    def facts(self, question: Question) -> dict[str, Any]:
+        return super().facts(question) | {"with_prior": self.stated["prior"]}
+
+
+@dataclass(frozen=True, eq=False)
 class MeasuredPlaces(Measured):
     """Tables of places of a verified bundle; every level is a column too.
 
@@ -350,6 +372,32 @@ def codes_of(column: Column, values: pd.Series) -> NDArray[np.int64]:
     return np.asarray(np.array([code(each) for each in uniques], dtype=np.int64)[places])
 
 
+def with_prior(measured: Measured) -> WithPrior:
+    """A product that answers with its prior.
+
+    Raises:
+        BundleVerificationError: The files are not what the bundle says of them.
+        QueryError: It has no prior.
+    """
+    folder, name, stated = measured.folder, measured.name, measured.stated
+    if "prior" not in stated:
+        raise QueryError(
+            f"The product '{name}' has no earlier release as its prior.",
+            where=str(folder),
+            next_step="Ask without it; a config names one under 'prior', and a series under "
+            "'carry'.",
+        )
+    released = published_marginals(folder, name, stated, _resources(folder))
+    return WithPrior(**vars(measured), released=with_scores(released, folder, name, stated))
+
+
+def _resources(folder: Path) -> list[Mapping[str, Any]]:
+    """The files of a bundle as its data package describes them."""
+    with understood(folder):
+        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+        return list(package["resources"])
+
+
 _ABLE = (Marginals.name, LinkedMarginals.name, PlaceTables.name)
 
 
@@ -369,10 +417,8 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
         verify_bundle(folder)
     with understood(folder):
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
-        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
-        resources = package["resources"]
         able = [name for name, facts in stated.items() if facts["mechanism"] in _ABLE]
-    name = _chosen(product, able, folder)
+    name, resources = _chosen(product, able, folder), _resources(folder)
     if stated[name]["mechanism"] == PlaceTables.name:
         places = published_places(folder, name, stated[name], resources)
         return MeasuredPlaces.of(folder, name, stated[name], places)

@@ -14,12 +14,13 @@ import pytest
 
 from statpress.configs.loading import load
 from statpress.mechanisms.domain.domain import Adjacency, Privacy
-from statpress.mechanisms.errors import BundleVerificationError, ConfigError
+from statpress.mechanisms.errors import BundleVerificationError, ConfigError, QueryError
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
 from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.series_periods import newest_before
@@ -77,6 +78,19 @@ def test_a_chain_of_releases_hands_on_what_was_learnt(office: Any) -> None:
     assert all((row["variance"] is None) == (row["column_2"] is not None) for row in listed)
     answer = ask(second, Question(columns=("region",), conditions={}))
     assert answer["of"] == "these records"
+    helped = open_release(second).with_prior.table("region")
+    assert helped.facts["with_prior"] == seal
+    assert "prior's model" in " ".join(helped.notes)
+    for one, other in zip(answer["cells"], helped.facts["cells"], strict=True):
+        assert other["upper"] - other["lower"] < one["upper"] - one["lower"]
+    with pytest.raises(QueryError, match="no earlier release"):
+        open_release(first).with_prior.table("region")
+    for changed in (
+        lambda: open_release(second).change(open_release(first)).with_prior,
+        lambda: open_release(second).with_prior.change(open_release(first)),
+    ):
+        with pytest.raises(QueryError, match="no changes with the prior"):
+            changed()
 
     # The third needs the second only, whose files are no larger than those of the first but for
     # what the first said.

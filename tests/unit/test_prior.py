@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,12 +13,18 @@ import pytest
 from coded import CodesInMemory, domain_of, in_memory
 
 from statpress.mechanisms.domain.domain import Adjacency
+from statpress.mechanisms.errors import NotMeasuredError, QueryError
+from statpress.mechanisms.marginals import with_prior
+from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.copies import Posterior
 from statpress.mechanisms.marginals.denoising import Model
+from statpress.mechanisms.marginals.linear_moments import ONE, Interval
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.measurement import references
+from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
 
@@ -254,13 +260,13 @@ def test_shares_are_drawn_to_the_earlier_ones_as_far_as_they_agree() -> None:
     prior = replace(prior_of({}, (4,)), one_way=(np.array([0.4, 0.3, 0.2, 0.1]),))
     near, far = np.array([0.44, 0.26, 0.22, 0.08]), np.array([0.1, 0.2, 0.3, 0.4])
     for noisy, low, high in ((near, 0.0, 0.5), (far, 0.8, 1.0)):
-        logs, means, variances = prior.shares(0, noisy, 1e-3)
+        logs, means, left = prior.shares(0, noisy, 1e-3)
         weights = np.exp(logs - logs.max())
         mean = weights @ means / weights.sum()
         np.testing.assert_allclose(means.sum(axis=1), 1.0)
         kept = np.abs(mean - prior.one_way[0]).sum() / np.abs(noisy - prior.one_way[0]).sum()
         assert low <= kept <= high
-        assert (variances < 1e-3).all()
+        assert (left < 1e-3).all()
 
 
 def test_a_private_size_may_have_a_prior_too() -> None:
@@ -273,3 +279,93 @@ def test_a_private_size_may_have_a_prior_too() -> None:
     release = released(now, replace(made, prior=prior), 2)
     assert release.n_records is None
     assert error(Model.of(release), now) < error(Model.of(released(now, made, 2)), now)
+
+
+CELLS = [(c,) for c in range(len(SIZES))] + PAIRS
+
+
+def both(release: NoisyMarginals) -> tuple[Analyses, PriorAnalyses]:
+    alone = Analyses(domain=release.domain, residuals=release.residuals())
+    return alone, PriorAnalyses(**vars(alone), released=release)
+
+
+def vintages(seed: int) -> tuple[np.ndarray, NoisyMarginals]:
+    """The codes of a year, and its release with the year before as prior."""
+    made = mechanism(0.3, screen="no")
+    then, now = population(100 + seed, 0.05), population(200 + seed, 0.05)
+    last = released(then, made, seed)
+    prior = Model.of(last).as_prior(last, "")
+    return now, released(now, replace(made, prior=prior), 50 + seed)
+
+
+def count(analyses: Analyses, group: Sequence[int], cell: Sequence[int]) -> Interval:
+    names = analyses.domain.names
+    return analyses.count({names[c]: [code] for c, code in zip(group, cell, strict=True)})
+
+
+def test_intervals_are_narrower_and_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(with_prior, "DRAWS", 100)
+    covered: Mapping[str, list[bool]] = {"alone": [], "with": []}
+    widths: Mapping[str, list[float]] = {"alone": [], "with": []}
+    for seed in range(8):
+        now, release = vintages(seed)
+        for name, analyses in zip(covered, both(release), strict=True):
+            for group in CELLS[: len(SIZES)]:
+                for cell in np.ndindex(*(SIZES[c] for c in group)):
+                    true = int((now[:, list(group)] == cell).all(axis=1).sum())
+                    found = count(analyses, group, cell)
+                    covered[name].append(found.lower - 1e-6 <= true <= found.upper + 1e-6)
+                    widths[name].append(found.upper - found.lower)
+    assert np.mean(widths["with"]) < 0.9 * np.mean(widths["alone"])
+    assert np.mean(covered["with"]) > 0.9
+
+
+def test_an_answer_is_the_same_whatever_was_asked_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(with_prior, "DRAWS", 10)
+    _, release = vintages(1)
+    one, other = both(release)[1], both(release)[1]
+    pair, cell = (0, 1), (2, 1)
+    for group in CELLS[:3]:
+        count(one, group, [0] * len(group))
+    assert count(one, pair, cell) == count(other, pair, cell)
+
+
+def test_tables_of_a_draw_have_the_margins_of_their_columns() -> None:
+    _, release = vintages(2)
+    analyses = both(release)[1]
+    own = analyses._draws[0].residuals
+    table = own.table((1, 2))
+    np.testing.assert_allclose(table.sum(axis=1), own.table((1,)), atol=1e-3)
+    assert table.sum() == pytest.approx(N, abs=1e-3)
+    assert (table > -0.01).all()
+
+
+def test_means_differences_and_regressions_have_intervals_too() -> None:
+    _, release = vintages(3)
+    alone, analyses = both(release)
+    first, second = analyses.domain.names[:2]
+    flag = {first: [1]}
+    share = analyses.share(first, [1], {})
+    assert share.lower < share.value < share.upper and share.by == "draws"
+    assert abs(share.value - alone.share(first, [1], {}).value) < 0.05
+    apart = analyses.difference(second, flag, {first: [0]}, [1])
+    assert 0 <= apart.p_value <= 1
+    outcome, regressor = analyses.kept({second: [1]}), analyses.kept(flag)
+    intercept, slope = analyses.regression(outcome, [ONE, regressor])
+    assert slope.lower < slope.value < slope.upper
+    assert intercept.value == pytest.approx(
+        analyses.share(second, [1], {first: [0, 2, 3, 4]}).value
+    )
+
+
+def test_what_it_cannot_say_is_refused() -> None:
+    _, release = vintages(4)
+    alone = Analyses(domain=release.domain, residuals=release.residuals())
+    names = release.domain.names
+    everybody = PriorAnalyses(
+        **vars(replace(alone, sample=Sample(n_units=N, unit_records=1))), released=release
+    )
+    with pytest.raises(QueryError, match="of the records only"):
+        everybody.count({names[0]: [1]})
+    with pytest.raises(NotMeasuredError):
+        both(release)[1].count({name: [0] for name in names[:3]})
