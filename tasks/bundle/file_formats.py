@@ -130,7 +130,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [row for batch in read_batches(path, None) for row in batch.to_pylist()]
 
 
-_ROWS, _VALUES = 1 << 16, 1 << 22  # of a batch at least, and otherwise about
+_ROWS, _VALUES = 1 << 16, 1 << 21  # of a batch at least, and otherwise about
 LISTED = 1 << 17
 """Values of a column up to which they are listed rather than compared with its ends."""
 
