@@ -92,7 +92,8 @@ def declared_columns(document: Document) -> frozenset[str]:
         sections = [each.get("domain") for each in tables.values() if isinstance(each, dict)]
         sections.append({f"n_{name}": None for name in tables})
     weight = _written(document, "weight").get("column")
-    sections.append({weight: None} if isinstance(weight, str) else None)
+    if isinstance(weight, str):
+        sections.append({weight.partition(".")[2] if isinstance(tables, dict) else weight: None})
     return frozenset(name for each in sections if isinstance(each, dict) for name in each)
 
 
@@ -366,9 +367,7 @@ def check_exports(
                     ConfigError(
                         f"A spreadsheet would take the name of the column {name!r} for a formula "
                         "in the header of CSV files.",
-                        where=document.where(
-                            ("domain", name) if name in config.domain else ("weight", "column")
-                        ),
+                        where=document.where(place_of_column(config, name)),
                         next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
                     )
                 )

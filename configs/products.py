@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from statpress.configs.declared_columns import Line, Paragraphs, Section, Share
-from statpress.mechanisms.mechanism import UserDefined, own_keys
+from statpress.mechanisms.mechanism import PlacedBy, UserDefined, own_keys
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO
 from statpress.mechanisms.registry import KINDS, REGISTRY, served_by, serving
@@ -122,8 +122,9 @@ def _with_columns(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(hint: Any) -> Any:
-    """The type of a knob in the file, where a user-defined object or a column is named."""
-    return str | None if hint in (UserDefined | None, Geography | None) else hint
+    """The type of a knob in the file, where a function, a column or a product is named."""
+    named = (UserDefined | None, Geography | None, PlacedBy | None)
+    return str | None if hint in named else hint
 
 
 def _columns_of_places(value: dict[str, Any]) -> dict[str, Any]:

@@ -300,7 +300,8 @@ class WeightConfig(Section):
     """The survey weight of every record, by classes; it is one more column of the domain."""
 
     column: Annotated[Line, Field(max_length=150)] = Field(
-        description="Of the weight in the source; products list it by this name."
+        description="Of the weight in the source; products list it by this name. With 'tables' it "
+        "is one of households, after the name of their table and a dot."
     )
     edges: Annotated[list[FiniteNumber], Field(min_length=3)] = Field(
         description="Of its classes, public, from 0 or more; the last is the largest weight. A "
@@ -402,7 +403,8 @@ class ReleaseConfig(Section):
         default_factory=list, description="With 'tables': what the persons of a household keep."
     )
     weight: WeightConfig | None = Field(
-        default=None, description="Survey weights, for microdata by 'marginals'."
+        default=None,
+        description="Survey weights, for microdata by 'marginals' and for linked records.",
     )
     geography: dict[StrictStr, GeographyConfig] = Field(
         default_factory=dict,
@@ -461,10 +463,32 @@ class ReleaseConfig(Section):
                 "their household",
             )
         if self.weight is not None:
-            raise PydanticCustomError("ConfigError", "'weight' is not for 'tables': leave it out")
+            self._weigh_households(self.linked, self.weight)
         object.__setattr__(self, "domain", self.linked.columns)
         object.__setattr__(self, "source", self.linked.source)
         return self
+
+    def _weigh_households(self, linked: Tables, weight: WeightConfig) -> None:
+        """Make the weight a column of the table of households, by its name there."""
+        table, _, name = weight.column.partition(".")
+        households = linked.households
+        if table != linked.names[0] or not name:
+            raise PydanticCustomError(
+                "ConfigError",
+                "with 'tables' the weight is a column of households, which their persons have "
+                "too: write 'column: {table}.NAME' under 'weight'",
+                {"table": linked.names[0]},
+            )
+        if name in linked.columns:
+            raise PydanticCustomError(
+                "DuplicateColumnError",
+                "{name} is declared by the edges of 'weight': leave it out of 'tables'",
+                {"name": f"'{name}'"},
+            )
+        declared = {**households.domain, name: weight.declared}
+        own = households.model_copy(update={"domain": declared})
+        object.__setattr__(self, "tables", {**(self.tables or {}), table: own})
+        object.__setattr__(self, "weight", weight.model_copy(update={"column": name}))
 
     @property
     def linked(self) -> Tables | None:

@@ -9,7 +9,7 @@ import contextlib
 import importlib.util
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from pathlib import Path
@@ -21,9 +21,10 @@ from statpress.configs.release_config import ReleaseConfig
 from statpress.configs.tables import LINKED_KIND
 from statpress.configs.weight import WEIGHTED
 from statpress.configs.yaml_text import Document, Findings, placed
+from statpress.mechanisms.domain.columns import Categorical
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BudgetValueError, ConfigError
-from statpress.mechanisms.mechanism import Kind, UserDefined, own_keys
+from statpress.mechanisms.mechanism import Kind, PlacedBy, UserDefined, own_keys
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
@@ -46,6 +47,8 @@ _MERGED = {
     "tasks.products.registry": "tasks.products.product_kind",
 }
 """Modules of the first version that users' modules may import, and where their names are now."""
+PLACED = "place_tables"
+"""The mechanism whose tables give places to records."""
 _FIRST_VERSION = re.compile(r"\b(?:mechanisms|configs|tasks|flows)(?:\.\w+)*")
 
 
@@ -165,11 +168,9 @@ def requests_of(
         mechanism, kind = product.mechanism, KINDS[product.kind]
         if mechanism == AUTO and [each.knobs for each in serving(kind)] == [kind.left_open]:
             mechanism = serving(kind)[0].name  # the only one, of which everything can be said
-        weighted = (
-            weight is not None and kind.name == WEIGHTED.kind and weight.column in product.columns
-        )
+        weighted = weight is not None and kind.name in WEIGHTED and weight.column in product.columns
         if weighted and mechanism == AUTO:
-            mechanism = WEIGHTED.mechanism
+            mechanism = WEIGHTED[kind.name]
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
         with findings.noting(), placed(document, ("products", name)):
@@ -187,17 +188,21 @@ def requests_of(
             }
             if weighted:
                 assert weight is not None
-                if mechanism != WEIGHTED.mechanism:
+                if mechanism != WEIGHTED[kind.name]:
                     raise ConfigError(
                         f"Microdata by '{mechanism}' have no weight.",
                         where="mechanism",
-                        next_step=f"Write '{WEIGHTED.mechanism}', or leave out '{weight.column}'.",
+                        next_step=f"Write '{WEIGHTED[kind.name]}', or leave out '{weight.column}'.",
                     )
                 weight.check(domain.project(columns))
                 values["weight"] = weight
             if values.get("known"):
                 own = domain.project(columns)
                 values["known"] = with_counts(values["known"], own, folder, config.source.files)
+            if values.get("places") is not None:
+                values["places"] = _placed_by(values["places"], columns, config, domain, places)
+                if values["places"] is None:
+                    continue  # the other product is not in order, which is said already
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
             if "geography" in values:
@@ -247,6 +252,61 @@ def _geography(
             next_step=f"Those that it declares: {declared or 'none'}.",
         )
     return places.get(next(iter(config.geography), "") if named is None else named)
+
+
+def _placed_by(
+    named: str,
+    columns: Sequence[str],
+    config: ReleaseConfig,
+    domain: Domain,
+    places: Mapping[str, Geography],
+) -> PlacedBy | None:
+    """The product whose tables tell the places of records; None if it is not in order.
+
+    Raises:
+        ConfigError: It has no tables of places, or the records cannot get places by them.
+    """
+    able = [each for each, other in config.products.items() if other.mechanism == PLACED]
+    other: Any = config.products.get(named)
+    if named not in able:
+        raise ConfigError(
+            f"'{named}' is not a product of tables of places.",
+            where="places",
+            next_step=f"Name one of {', '.join(able)}."
+            if able
+            else "Add one, 'kind: table' with 'at', whose tables say how many records of which "
+            "sort every place has.",
+        )
+    try:
+        geography = _geography(other.geography, config, places)
+    except ConfigError:
+        geography = None
+    if geography is None:
+        return None
+    column, lowest = geography.column, geography.tree.levels[-1]
+    if column in columns:
+        raise ConfigError(
+            f"The records get '{column}' by the tables of '{named}'.",
+            where="columns",
+            next_step=f"Leave '{column}' out of the columns, which are measured for the nation.",
+        )
+    if lowest not in other.at:
+        raise ConfigError(
+            f"The product '{named}' has no table of the level '{lowest}', so no record could get "
+            f"its '{column}'.",
+            where="places",
+            next_step=f"Give it '{lowest}: [[]]' under 'at', for numbers of records at least.",
+        )
+    for zero in domain.patterns:
+        if column in dict(zero.sets) and {each for each, _ in zero.sets} <= {*columns, column}:
+            raise ConfigError(
+                f"A structural zero names '{column}' and columns of the records, which get their "
+                "places without regard to it.",
+                where="places",
+                next_step="Leave out the structural zero, or 'places'.",
+            )
+    categories = geography.tree.codes[-1]
+    return PlacedBy(named, Categorical(name=column, categories=categories))
 
 
 _DIGITS = Context(prec=12, rounding=ROUND_DOWN)

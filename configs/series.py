@@ -1,8 +1,9 @@
 """The ``series`` section: releases that follow one another, one for each period.
 
-``{period}`` in the title, in ``about``, in the source and in the bundle's name and targets stands
-for the period of a release, such as 2026-10. The config's text keeps the mark; with
-``series.current``, which ``--period`` sets, it says which period the release is of.
+``{period}`` in the title, in ``about``, in the source, in the paths of totals that weights are
+raked to and in the bundle's name and targets stands for the period of a release, such as 2026-10.
+The config's text keeps the mark; with ``series.current``, which ``--period`` sets, it says which
+period the release is of.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.periods import Frequency, SeriesPeriod
 
 MARK = "{period}"
-_MARKED = (("title",), ("about",), ("publish", "name"), ("publish", "targets"))
+_MARKED = (
+    ("title",), ("about",), ("weight", "calibrate"), ("publish", "name"), ("publish", "targets"),
+)  # fmt: skip
 """Where the mark stands for a period, besides the sources."""
 _FIXED = (("dataset",), ("series", "name"), ("publish", "directory"))
 """What all periods share; each has a folder of its own in the publishing directory."""

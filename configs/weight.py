@@ -7,11 +7,13 @@ has to list every cell: a population that is not listed is not one of 0.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from statpress.configs.checks import counts_of_file
 from statpress.configs.release_config import ReleaseConfig
+from statpress.configs.tables import LINKED_KIND
 from statpress.configs.yaml_text import Document, Findings, placed
+from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, DuplicateColumnError
 
@@ -21,13 +23,8 @@ if TYPE_CHECKING:
 SECTION = "weight"
 
 
-class _Served(NamedTuple):
-    kind: str
-    mechanism: str
-
-
-WEIGHTED = _Served("microdata", "marginals")
-"""What may have weights; mechanisms are imported only when a config has a product by them."""
+WEIGHTED = {"microdata": "marginals", LINKED_KIND: "linked_marginals"}
+"""By kind the mechanism that has weights, imported only when a config has a product by it."""
 
 
 def survey_weight(
@@ -49,7 +46,7 @@ def survey_weight(
 
     before = len(findings.errors)
     with findings.noting(), placed(document, (SECTION,)):
-        if said.column in config.domain:
+        if said.column in config.domain and config.linked is None:
             raise DuplicateColumnError(
                 f"'{said.column}' is a column of 'domain' as well.",
                 where="column",
@@ -58,17 +55,20 @@ def survey_weight(
     with findings.noting(), placed(document, (SECTION,)):
         _check_listed(config)
     design = said.design
+    own = domain
+    if config.linked is not None:  # those of households, and their size
+        own = Domain(tuple(c for c in domain.columns if not isinstance(c, Slot)))
     for key, name in (("strata", design.strata), ("cluster", design.cluster)):
         with findings.noting(), placed(document, (SECTION, "design")):
             if name is not None:
-                _check_declared(name, key, said.column, domain)
+                _check_declared(name, key, said.column, own)
             if key == "cluster" and name is not None:
-                _check_clusters(name, design.strata, domain)
+                _check_clusters(name, design.strata, own)
     totals = {}
     for name, given in said.calibrate.items():
         with findings.noting(), placed(document, (SECTION, "calibrate")):
-            _check_declared(name, name, said.column, domain)
-            column = domain[name]
+            _check_declared(name, name, said.column, own)
+            column = own[name]
             if isinstance(given, str):
                 files = config.source.files
                 given = list(counts_of_file(given, [column], folder, files, where=name, whole=True))
@@ -91,11 +91,12 @@ def _check_listed(config: ReleaseConfig) -> None:
     assert config.weight is not None
     name = config.weight.column
     able = [each for each in config.products.values() if name in each.columns]
-    if not any(each.kind == WEIGHTED.kind for each in able):
+    if not any(each.kind in WEIGHTED for each in able):
         raise ConfigError(
-            f"No microdata have the weight: none lists '{name}' among its columns.",
+            f"No records have the weight: none lists '{name}' among its columns.",
             where="column",
-            next_step=f"List '{name}' among the columns of microdata by '{WEIGHTED.mechanism}'.",
+            next_step=f"List '{name}' among the columns of microdata by 'marginals', or of linked "
+            "records.",
         )
 
 
@@ -105,6 +106,7 @@ def _check_declared(name: str, key: str, weight: str, domain: Domain) -> None:
             f"The domain declares no column '{name}'"
             + (" besides that of the weight." if name == weight else "."),
             where=key,
+            next_step=f"Name one of: {', '.join(each for each in domain.names if each != weight)}.",
         )
 
 

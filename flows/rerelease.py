@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from statpress.configs.loading import PlannedOrder, Release, load_order
 from statpress.configs.order import Override
-from statpress.flows.facts import plan_facts, remaining_text
+from statpress.flows.facts import remaining_text
+from statpress.flows.plan_facts import plan_facts
 from statpress.flows.terminal import table
 from statpress.mechanisms.domain.domain import Size
 from statpress.mechanisms.errors import PolicyMismatchError

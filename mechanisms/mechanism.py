@@ -23,6 +23,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
+from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 
@@ -217,6 +218,23 @@ class UserDefined:
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class PlacedBy:
+    """Where the places of a product's records come from: a product that a config names.
+
+    Attributes:
+        product: Its name; it has tables of places (mechanisms.places).
+        column: That of places, which is published as the last of the records' columns.
+    """
+
+    product: str
+    column: Column
+
+    def added_to(self, domain: Domain) -> Domain:
+        """The columns of the records with that of their places behind."""
+        return replace(domain, columns=(*domain.columns, self.column))
 
 
 Variant = tuple[str, "type[Mechanism]", Any]

@@ -65,7 +65,7 @@ _MECHANISMS = {
     "gaussian": ("tables.perturbed:GaussianTable", _COUNTS),
     "two_resolutions": ("tables.two_resolutions:TwoResolutions", _COUNTS),
     "marginals": ("marginals.marginals:Marginals", _RECORDS),
-    "linked_marginals": ("marginals.linked:LinkedMarginals", "linked"),
+    "linked_marginals": ("marginals.linked_marginals:LinkedMarginals", "linked"),
     "place_tables": ("places.place_tables:PlaceTables", _TABLE),
     "smoothed_histogram": ("tables.density:SmoothedHistogram", _COUNTS),
     "density": ("tables.density:Density", _COUNTS),
@@ -91,7 +91,7 @@ REGISTRY: Registry[type[Mechanism]] = Registry(
 KINDS: Registry[Kind] = Registry(
     {
         "microdata": f"{_CORE}.tables.count_tables:MICRODATA",
-        "linked": f"{_CORE}.marginals.linked:LINKED",
+        "linked": f"{_CORE}.marginals.linked_marginals:LINKED",
         "table": f"{_CORE}.tables.count_tables:TABLE",
         "estimate": f"{_CORE}.estimates.estimate:ESTIMATE",
         "function": f"{_CORE}.functions.bernstein:FUNCTION",

@@ -125,6 +125,10 @@ class Agency:
         self.text = self.text.replace(old, new, 1)
         self.config.write_text(self.text)
 
+    def replace_products(self, text: str) -> None:
+        """Put another text in place of the section of products."""
+        self.replace(self.text[self.text.index("products:") : self.text.index("publish:")], text)
+
     def write_source(self, table: pa.Table) -> None:
         self.source.parent.mkdir(exist_ok=True)
         pq.write_table(table, self.source)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import math
+from collections.abc import Iterator, Mapping
+from csv import DictWriter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -141,7 +144,6 @@ def verify(
         max_seconds: Seconds that fetching them may take.
     """
     from statpress.flows import facts as reports
-    from statpress.flows.facts import signature_report, whole_report
     from statpress.tasks.bundle.manifest import approved_by, signed_by, verify_place
     from statpress.tasks.bundle.places import Folder, place_of
     from statpress.tasks.ledger.entries import read_public_key
@@ -202,7 +204,6 @@ def refine(
         output: A new folder for the tables, beside the bundle.
         format: Of the tables.
     """
-    from statpress.flows import facts as reports
     from statpress.flows.terminal import Progress
     from statpress.tasks.release.refine import Options
     from statpress.tasks.release.refine import refine as refined
@@ -218,7 +219,7 @@ def refine(
     return Result(
         json=json,
         facts=lambda: {"output": str(output), **facts},
-        report=lambda: reports.refinement_report(output, facts),
+        report=lambda: refinement_report(output, facts),
     )
 
 
@@ -359,6 +360,7 @@ def compare(
     product: str | None = None,
     confidence: float = 0.95,
     population: bool = False,
+    weight: Weight = False,
     plot: Plot = None,
     csv: Csv = False,
     json: Json = False,
@@ -377,7 +379,7 @@ def compare(
     """
     of: Of = "population" if population else "records"
     before, release = (_opened(bundle, product) for bundle in (earlier, later))
-    changes = release.changes(before, *(columns or ()), of=of, confidence=confidence)
+    changes = release.changes(before, *(columns or ()), of=of, confidence=confidence, weight=weight)
     return _answered(changes, plot, csv, json)
 
 
@@ -447,15 +449,13 @@ def _opened(
 
 
 def _answered(estimates: Estimates, plot: Path | None, csv: bool, json: bool) -> Result:
-    from statpress.flows import facts as reports
-
     facts = estimates.facts
     if plot is not None:
         estimates.plot(plot)
     return Result(
         json=json,
-        facts=lambda: reports.query_facts(facts),
-        report=lambda: iter([reports.query_csv(facts)]) if csv else reports.query_report(facts),
+        facts=lambda: query_facts(facts),
+        report=lambda: iter([query_csv(facts)]) if csv else query_report(facts),
     )
 
 
@@ -467,3 +467,134 @@ def _level(written: str) -> float:
         raise QueryError(
             f"'{written}' is not a share.", next_step="Write --quantile COLUMN=0.9."
         ) from None
+
+
+def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
+    """A row for each cell: its values, the estimate, its error and interval."""
+    from statpress.flows.terminal import table
+    from statpress.tasks.products.answer_words import caveats
+    from statpress.tasks.release.answer_chart import title_of
+    from statpress.tasks.release.query import TESTED
+
+    columns, statistic = facts["columns"], facts["statistic"]
+    sums = statistic in ("count", "total")
+    first = facts["cells"][0]
+    limits = [name for name in ("share_lower", "share_upper") if name in first]
+    compared = [name for name in ("earlier", "later") if name in first]
+    tested = ["p_value"] if statistic in TESTED or compared else []
+    if tested and any(cell["method"] != "Wald" for cell in facts["cells"]):
+        tested.append("method")
+    further = [*limits, *tested]
+    marked = {True: "yes", False: ""}
+    rows = [
+        [
+            *(cell["values"][name] for name in columns),
+            *(_figure(cell[part], sums) for part in (*compared, *_PARTS)),
+            *(x if isinstance(x := cell[name], str) else f"{x:.4f}" for name in further),
+            *([marked[cell["changed"]]] if compared else []),
+        ]
+        for cell in facts["cells"]
+    ]
+    level = f"{facts['confidence']:.4g}"
+    conditions = [f"{name} = {' or '.join(values)}" for name, values in facts["where"].items()]
+    title = f"{facts['product']}: {title_of(facts)}" + (
+        f" with {', '.join(conditions)}" * bool(conditions)
+    )
+    headings = [*columns, *compared, "change" if compared else "estimate", "standard error"]
+    headings += [f"from ({level})", f"to ({level})"]
+    headings += [name.replace("_lower", " from").replace("_upper", " to") for name in limits]
+    headings += ["p", "interval by"][: len(tested)]
+    headings += ["changed"] if compared else []
+    yield table(title, headings, rows, ends_in_words="method" in tested or bool(compared))
+    yield "\n".join([*facts["notes"], *caveats(facts)])
+
+
+_PARTS = ("estimate", "standard_error", "lower", "upper")
+
+
+def _figure(figure: float, of_sum: bool) -> str:
+    if not math.isfinite(figure):
+        return "–" if math.isnan(figure) else f"{figure:+}".replace("inf", "∞")
+    return f"{figure:,.1f}" if of_sum else f"{figure:,.4g}"
+
+
+def query_csv(facts: Mapping[str, Any]) -> str:
+    """A line for each cell, with the columns of the estimates and a heading."""
+    lines, text = [_flat(cell) for cell in query_facts(facts)["cells"]], io.StringIO()
+    writer = DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue().rstrip("\n")
+
+
+def query_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as JSON has it: null for a figure that is not there or has no end."""
+    cells = [
+        {
+            name: None if isinstance(each, float) and not math.isfinite(each) else each
+            for name, each in cell.items()
+        }
+        for cell in facts["cells"]
+    ]
+    return {**facts, "cells": cells}
+
+
+def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {**cell["values"], **{name: each for name, each in cell.items() if name != "values"}}
+
+
+def whole_report(
+    where: str, manifest: Mapping[str, Any], *, lists: bool, rederived: bool | None
+) -> str:
+    """That every file is as its manifest says, and what else is known of it."""
+    text = f"{where}: {len(manifest['files'])} files, all as the manifest says."
+    if manifest.get("reprint_of"):
+        text += f" A reprint of what was drawn for {manifest['reprint_of']['seal']}."
+        if rederived is None:
+            text += " That it follows from that was not checked: verify its folder."
+        elif not rederived:
+            text += " Its estimates, by other versions, were not derived again."
+    if not manifest["publishable"]:
+        text += " It is NOT PUBLISHABLE (known seed)."
+    if not lists:
+        text += " A server does not list its files: whether it has more of them is not known."
+    return text
+
+
+def signature_report(signed: Mapping[str, Any] | None) -> str:
+    """Who signed it."""
+    if signed is None:
+        return "It is not signed."
+    if signed["trusted"]:
+        return f"Signed by the given key, whose fingerprint is {signed['fingerprint']}."
+    return (
+        f"Signed by a key that was not given, whose fingerprint is {signed['fingerprint']}. Anyone "
+        "can sign: give the publisher's public key with --key, and have it from elsewhere."
+    )
+
+
+def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:
+    """Refined tables for a person."""
+    from statpress.flows.terminal import table
+
+    source = facts["source"]
+    mark = "" if source["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+    rows = [
+        [
+            name,
+            f"{product['kind']} by {product['mechanism']['mechanism']}",
+            f"{product['rows']:,}",
+            f"{product['root_mean_square_standard_error']:,.1f}" if product["rows"] else "-",
+            product.get("rounding_keeps", "not rounded"),
+        ]
+        for name, product in facts["products"].items()
+    ]
+    columns = ["product", "from", "rows", "standard error (rms)", "rounding keeps"]
+    yield table(f"Refined {source['title']}; no budget is spent", columns, rows)
+    gaps = facts.get("largest_disagreement_in_records", {})
+    if gaps:
+        said = ", ".join(f"{name} {gap:,.2f}" for name, gap in gaps.items())
+        yield f"Largest disagreement between tables, in records: {said}."
+    if facts["without_counts"]:
+        yield f"Without counts, left out: {', '.join(facts['without_counts'])}."
+    yield f"Wrote {output} from the bundle with the seal {source['seal'][:16]}.{mark}"

@@ -30,9 +30,12 @@ from statpress.flows.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from statpress.configs.loading import PlannedOrder
     from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
+    from statpress.tasks.release.rehearsal_steps import Rehearsed
     from statpress.tasks.release.run_places import Outcome
 
 
@@ -139,7 +142,7 @@ def plan(
         html: Write a page for deciding before paying, with the errors at other budgets.
     """
     from statpress.configs.loading import PlannedOrder
-    from statpress.flows import facts as reports
+    from statpress.flows import plan_facts as reports
     from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
     from statpress.tasks.ledger.entries import Loss
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
@@ -231,7 +234,6 @@ def rehearse(
         directory: Folder for rehearsals; by default 'rehearsals' beside the config.
     """
     from statpress.configs.loading import PlannedOrder
-    from statpress.flows import facts as reports
     from statpress.flows.rehearsal import run_rehearsal
     from statpress.flows.terminal import Progress
 
@@ -240,8 +242,8 @@ def rehearse(
         done = run_rehearsal(order, directory, progress)
     return Result(
         json=json,
-        facts=lambda: reports.rehearsal_facts(done),
-        report=lambda: reports.rehearsal_report(done),
+        facts=lambda: rehearsal_facts(done),
+        report=lambda: rehearsal_report(done),
     )
 
 
@@ -411,7 +413,7 @@ def outcome_result(
     def report() -> Iterator[Any]:
         yield reports.outcome_report(outcome, remaining)
         if spent is not None:
-            yield reports.timings_report(spent)
+            yield timings_report(spent)
 
     return Result(
         json=json,
@@ -526,3 +528,33 @@ def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> R
                 yield f"  {kind} {name}: {change}"
 
     return Result(json=json, facts=lambda: asdict(applied), report=report)
+
+
+def rehearsal_facts(done: Rehearsed) -> dict[str, Any]:
+    """What a rehearsal made."""
+    return {
+        "run_id": done.run_id,
+        "dataset": done.dataset,
+        "status": "rehearsed",
+        "bundle": str(done.bundle),
+        "publishable": False,
+        "charged": False,
+        "would_charge": {"epsilon": done.epsilon, "delta": done.delta},
+    }
+
+
+def rehearsal_report(done: Rehearsed) -> str:
+    """What a rehearsal made, in a few lines."""
+    return (
+        f"Rehearsed {done.bundle}\n"
+        "  NOT PUBLISHABLE: its data are made up; no source was opened and nothing was charged\n"
+        f"  a run would be charged epsilon {done.epsilon}, delta {done.delta}\n"
+        f"  look at   {done.bundle / 'report.html'}"
+    )
+
+
+def timings_report(timings: dict[str, float]) -> Table:
+    """Seconds per step."""
+    from statpress.flows.terminal import table
+
+    return table("Timings", ["step", "seconds"], [[k, f"{v:.2f}"] for k, v in timings.items()])

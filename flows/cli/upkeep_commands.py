@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
 
+if TYPE_CHECKING:
+    from statpress.tasks.upkeep.backup import Restored
+    from statpress.tasks.upkeep.checkup import Finding
+
 
 def doctor(*, home: HomeFolder = None, json: Json = False) -> Result:
     """Check home, ledger, clock, disk and what waits; ends with 73 if something is wrong."""
-    from statpress.flows import facts as reports
     from statpress.mechanisms.errors import CheckupError
     from statpress.tasks.orchestration.server_checkup import examine_server
     from statpress.tasks.upkeep.checkup import examine, needing_attention
@@ -22,11 +26,11 @@ def doctor(*, home: HomeFolder = None, json: Json = False) -> Result:
     findings = [*examine(home_of(home)), *examine_server()]
 
     def report() -> Iterator[Any]:
-        yield from reports.checkup_report(findings)
+        yield from checkup_report(findings)
 
     return Result(
         json=json,
-        facts=lambda: reports.checkup_facts(findings),
+        facts=lambda: checkup_facts(findings),
         report=report,
         exit_code=CheckupError.exit_code if needing_attention(findings) else 0,
     )
@@ -58,8 +62,6 @@ def backup(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result
     Args:
         file: The backup, readable by its owner only; it must not be there yet.
     """
-    from dataclasses import asdict
-
     from statpress.tasks.upkeep.backup import back_up
 
     done = back_up(home_of(home), file)
@@ -86,9 +88,6 @@ def restore(
         head: File of the newest head that was kept elsewhere, as 'ledger export-head' or
             'ledger export' wrote it; the ledger must end with it.
     """
-    from dataclasses import asdict
-
-    from statpress.flows.facts import restored_report
     from statpress.tasks.upkeep.backup import restore as restored
 
     done = restored(home_of(home), file, head)
@@ -125,3 +124,31 @@ def tidy(
         facts=lambda: {"days": kept, "removed": removed},
         report=lambda: [f"Removed {path}." for path in removed] or ["Nothing is overdue."],
     )
+
+
+def checkup_facts(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a checkup found, and whether nothing of it is wrong."""
+    return {
+        "healthy": all(each.verdict != "wrong" for each in findings),
+        "findings": [asdict(each) for each in findings],
+    }
+
+
+def checkup_report(findings: Sequence[Finding]) -> Iterator[str]:
+    """A line or two for each finding; what is wrong comes last, next to the prompt."""
+    order = ("fine", "note", "wrong")
+    for each in sorted(findings, key=lambda finding: order.index(finding.verdict)):
+        yield f"{each.verdict:<6} {each.check}: {each.what}"
+        if each.next_step and each.verdict != "fine":
+            yield f"       {each.next_step}"
+
+
+def restored_report(done: Restored) -> Iterator[str]:
+    """What a restore left, and what follows from it."""
+    yield f"{done.where}: {done.entries} entries, chain and sums hold. Head {done.head}"
+    if done.counted_as_drawn:
+        yield f"Counted as drawn, for want of a head: {', '.join(done.counted_as_drawn)}."
+    if done.prepared:
+        yield f"Prepared bundles: {', '.join(done.prepared)}."
+    if done.missing:
+        yield f"These wait, and the backup had no bundle of them: {', '.join(done.missing)}."

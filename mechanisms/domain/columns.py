@@ -536,7 +536,7 @@ class Slot(Column):
     """A column of the person in one place of a household, or that there is nobody.
 
     Codes are those of ``of``, and the last one is that of an absent person. A config declares
-    ``of``; the source's engine makes the slots (tasks.source.linked_records).
+    ``of``; the source's engine makes the slots (tasks.source.linked).
 
     Attributes:
         of: The column of a person.

@@ -60,7 +60,8 @@ LEAST = 1e-5
 """Share of the total below which a pair is not measured."""
 
 
-_WEAK, _STRONG, _MOST_FOR_TRIPLES, _MOST_WITH_TARGET = 150.0, 250.0, 0.1, 0.25
+_WEAK, _STRONG = 150.0, 250.0
+_MOST_FOR_TRIPLES, _MOST_WITH_TARGET, _MOST_WITH_WEIGHT = 0.1, 0.25, 0.4
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,13 @@ class Shares:
 
     @staticmethod
     def for_triples(
-        *, n: float, mu: float, sizes: Sequence[int], n_triples: int, targeted: bool
+        *,
+        n: float,
+        mu: float,
+        sizes: Sequence[int],
+        n_triples: int,
+        targeted: bool,
+        weighted: bool = False,
     ) -> float:
         """A share for triples: they can be told from noise where pairs are far above it.
 
@@ -130,12 +137,15 @@ class Shares:
             sizes: Number of codes of every column.
             n_triples: How many triples may be chosen.
             targeted: Whether those that hold a target count more.
+            weighted: Whether those that hold a survey weight do: of these every weighted table of
+                two columns is made.
         """
         cells = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) / 2
         signal = n * mu / math.sqrt(max(cells, 1.0))
         strong = min(max((signal - _WEAK) / (_STRONG - _WEAK), 0.0), 1.0)
         many = min(n_triples / max(len(sizes) * (len(sizes) - 1), 1), 1.0)
-        return (_MOST_WITH_TARGET if targeted else _MOST_FOR_TRIPLES) * strong * many
+        most = _MOST_WITH_TARGET if targeted else _MOST_FOR_TRIPLES
+        return (_MOST_WITH_WEIGHT if weighted else most) * strong * many
 
     def least_part(
         self,

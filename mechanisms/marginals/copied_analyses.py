@@ -2,13 +2,17 @@
 
 They answer what no measured table holds: columns that were not measured together are related there
 by guess, which differs between copies. Numbers count as in ``mechanisms.marginals.analyses``.
+
+The variance of a weighted figure in a copy is by linearisation, with the declared strata and
+clusters, which every copy has as columns (``mechanisms.marginals.sample_design``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,7 @@ from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copies import combined
 from statpress.mechanisms.marginals.linear_moments import Interval
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.target_tables import Floats
 
 Flags = NDArray[np.bool_]
@@ -29,10 +34,12 @@ class Copy:
     Attributes:
         codes: int64[n, d].
         weights: float64[n], where figures are weighted.
+        design: How weighted records were drawn.
     """
 
     codes: NDArray[np.int64]
     weights: Floats | None = None
+    design: SampleDesign = field(default_factory=SampleDesign)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -56,7 +63,7 @@ class CopiedAnalyses(Analyses):
 
     def mean(self, name: str, where: Kept) -> Interval:
         """The mean of a column's numbers."""
-        return self._combined(lambda own: _mean(*self._numbers(own, name, where)))
+        return self._combined(lambda own: _mean(own, self._every_number(own, name, where)))
 
     def total(self, name: str, where: Kept) -> Interval:
         """The sum of a column's numbers over the records, or that expected in as many units."""
@@ -72,7 +79,7 @@ class CopiedAnalyses(Analyses):
 
     def share(self, name: str, codes: Collection[int], where: Kept) -> Interval:
         """The share of records with one of the codes, of those that are not missing."""
-        return self._combined(lambda own: _mean(*self._hits(own, name, codes, where)))
+        return self._combined(lambda own: _mean(own, self._hits(own, name, codes, where)))
 
     def quantile(self, name: str, share: float, where: Kept) -> Interval:
         """Refused: numbers of copies are those of cells, and so would be their quantiles."""
@@ -91,17 +98,14 @@ class CopiedAnalyses(Analyses):
         """
 
         def apart(own: Copy) -> tuple[float, float]:
-            (first, of_first), (second, of_second) = (
-                _mean(
-                    *(
-                        self._numbers(own, name, kept)
-                        if codes is None
-                        else self._hits(own, name, codes, kept)
-                    )
-                )
+            values = (
+                self._every_number(own, name, kept)
+                if codes is None
+                else self._hits(own, name, codes, kept)
                 for kept in (one, other)
             )
-            return first - second, of_first + of_second
+            first, second = (_linearised(own, each) for each in values)
+            return first.mean - second.mean, _variance(own, first, second)
 
         return self._combined(apart)
 
@@ -113,11 +117,16 @@ class CopiedAnalyses(Analyses):
             both = np.isfinite(x) & np.isfinite(y)
             if both.sum() < 4 or not (x[both].std() and y[both].std()):
                 return math.nan, math.nan
-            weights = np.ones(both.sum()) if own.weights is None else own.weights[both]
-            spread = np.cov(x[both], y[both], aweights=weights)
-            r = float(spread[0, 1] / math.sqrt(spread[0, 0] * spread[1, 1]))
-            effective = float(weights.sum() ** 2 / (weights**2).sum())  # as many of equal weights
-            return math.atanh(r), 1 / (effective - 3)
+            if own.weights is None:
+                r = float(np.corrcoef(x[both], y[both])[0, 1])
+                return math.atanh(r), 1 / (float(both.sum()) - 3)
+            w = np.where(both, own.weights, 0.0) / own.weights[both].sum()
+            x, y = (np.where(both, each, 0.0) for each in (x, y))
+            x, y = (each - w @ each for each in (x, y))
+            x, y = (each / math.sqrt(w @ each**2) for each in (x, y))
+            r = float(w @ (x * y))
+            parts = w * (x * y - r / 2 * (x**2 + y**2)) / (1 - r**2)
+            return math.atanh(r), float(own.design.variance(parts))
 
         z = self._combined(transformed)
         value = math.tanh(z.value)
@@ -140,26 +149,17 @@ class CopiedAnalyses(Analyses):
         numbers = numbers_of(self.domain[name])[self._codes(own, name)]
         return np.where(self._among(own, where), numbers, np.nan)
 
-    def _numbers(self, own: Copy, name: str, where: Kept) -> tuple[Floats, Floats | None]:
-        """The numbers of some records, and their weights."""
-        numbers = self._every_number(own, name, where)
-        there = np.isfinite(numbers)
-        return numbers[there], None if own.weights is None else own.weights[there]
-
-    def _hits(
-        self, own: Copy, name: str, codes: Collection[int], where: Kept
-    ) -> tuple[Floats, Floats | None]:
-        """1 for each record with one of the codes, 0 for others not missing; and their weights."""
+    def _hits(self, own: Copy, name: str, codes: Collection[int], where: Kept) -> Floats:
+        """1 for each record with one of the codes, 0 for others, NaN of those that do not count."""
         column = self._codes(own, name)
         there = self._among(own, where) & ~self.domain[name].is_missing(column)
-        hits = np.isin(column[there], list(codes)).astype(np.float64)
-        return hits, None if own.weights is None else own.weights[there]
+        return np.where(there, np.isin(column, list(codes)), np.nan)
 
     def _sum_of(self, own: Copy, values: Floats) -> tuple[float, float]:
-        mean, variance = _mean(values if own.weights is None else own.weights * values)
+        parts = values if own.weights is None else own.weights * values
         raked = own.weights is not None and self.weights is not None and self.weights.total
-        n = len(values) if raked else self.scale * len(values)  # those of a copy are all of W
-        return n * mean, n**2 * variance
+        scale = 1.0 if raked else self.scale  # those of a copy are all of W
+        return scale * float(parts.sum()), scale**2 * float(own.design.variance(parts))
 
     def _combined(self, of_copy: Callable[[Copy], tuple[float, float]]) -> Interval:
         if self.sample and (self.sample.unit_records > 1 or self.sample.absent):
@@ -173,24 +173,52 @@ class CopiedAnalyses(Analyses):
             raise QueryError(
                 "A copy has too few records for this figure.", next_step="Ask for larger groups."
             )
-        made = combined(figures, variances if self.sample else None, share=1 / self.scale)
+        freedom = max(each.design.freedom for each in self.copies)
+        made = combined(
+            figures,
+            variances if self.sample else None,
+            share=1 / self.scale if math.isinf(freedom) else 1.0,  # copies have as many clusters
+            freedom=freedom,
+        )
         lower, upper = made.interval(self.confidence)
-        sampling = "independent draws" if self.sample and self.copies[0].weights is not None else ""
+        sampling = self.weights.design if self.sample and self.weights is not None else ""
         return Interval(
             made.estimate, made.standard_error, lower, upper, made.p_value, "Rubin", sampling
         )
 
 
-def _mean(values: Floats, weights: Floats | None = None) -> tuple[float, float]:
-    """The mean of some records' values and its variance; NaN of fewer than two.
+class _Linearised(NamedTuple):
+    """A mean with what every record adds to it, near the truth."""
 
-    That of a weighted mean is by linearisation (Binder 1983, doi 10.2307/1402588).
-    """
-    n = len(values)
-    if n < 2 or (weights is not None and not weights.any()):
-        return math.nan, math.nan
-    if weights is None:
-        return float(values.mean()), float(values.var(ddof=1)) / n
-    mean = float(weights @ values / weights.sum())
-    parts = weights * (values - mean) / weights.sum()
-    return mean, float(parts @ parts) * n / (n - 1)
+    mean: float
+    parts: Floats  # float64[n]; 0 of records that do not count
+    n: int  # of those that do
+
+
+def _linearised(own: Copy, values: Floats) -> _Linearised:
+    """The mean of the values that are numbers; NaN of fewer than two, or of no weight."""
+    there = np.isfinite(values)
+    weights = np.where(there, 1.0 if own.weights is None else own.weights, 0.0)
+    if there.sum() < 2 or not weights.any():
+        return _Linearised(math.nan, np.full(len(values), math.nan), 0)
+    weights /= weights.sum()
+    numbers = np.where(there, values, 0.0)
+    mean = float(weights @ numbers)
+    return _Linearised(mean, weights * (numbers - mean), int(there.sum()))
+
+
+def _mean(own: Copy, values: Floats) -> tuple[float, float]:
+    """The mean of the values that are numbers, and its variance."""
+    found = _linearised(own, values)
+    return found.mean, _variance(own, found)
+
+
+def _variance(own: Copy, one: _Linearised, other: _Linearised | None = None) -> float:
+    """Of a mean, or of one less another of other records."""
+    both = [each for each in (one, other) if each is not None]
+    if not all(each.n for each in both):
+        return math.nan
+    if own.design.is_declared:
+        parts = one.parts if other is None else one.parts - other.parts
+        return float(own.design.variance(parts))
+    return sum(float(each.parts @ each.parts) * each.n / (each.n - 1) for each in both)

@@ -60,7 +60,8 @@ class LatentClasses:
 
         Args:
             one_way: Shares of every column's cells.
-            pairs: Shares of all pairs; without any there are no classes.
+            pairs: Shares of pairs; without any there are no classes. Of pairs that are left out
+                only the one-ways are fitted, so that they follow from the others.
             rng: Public.
         """
         columns = _described([len(p) for p in one_way])
@@ -69,6 +70,7 @@ class LatentClasses:
         inside: dict[Group, Floats] = {
             (i, j): pairs[columns[i], columns[j]]
             for i, j in itertools.combinations(range(len(columns)), 2)
+            if (columns[i], columns[j]) in pairs
         }
         described = [one_way[column] for column in columns]
         starts = _CODES_OF_ALL // sum(map(len, described))
@@ -131,17 +133,27 @@ def _fitted(
     ends = np.cumsum([0] + [len(p) for p in one_way])
     parts = [slice(first, last) for first, last in itertools.pairwise(ends)]
     observed = np.zeros((ends[-1], ends[-1]))
+    left_open = np.ones(observed.shape, dtype=np.bool_)
+    for part in parts:
+        left_open[part, part] = False
     for (a, b), table in pairs.items():
         observed[parts[a], parts[b]] = table
         observed[parts[b], parts[a]] = table.T
+        left_open[parts[a], parts[b]] = left_open[parts[b], parts[a]] = False
+    given_all = not left_open.any()
     n_classes = min(_MOST, _FEWEST + int(ends[-1]) // _PER_CELL)
-    given = np.concatenate(one_way)[:, None] + 1e-9
+    shares = np.concatenate(one_way)
+    given = shares[:, None] + 1e-9
     given = given * rng.gamma(2.0, 0.5, (len(given), n_classes))
     given /= np.repeat(np.add.reduceat(given, ends[:-1]), np.diff(ends), axis=0)
     weights = np.full(n_classes, 1 / n_classes)
     for _ in range(_ROUNDS):
         joint = given * weights
-        counts = given * ((observed / (joint @ given.T + 1e-15)) @ joint)
+        ratios = observed / (joint @ given.T + 1e-15)
+        if not given_all:
+            by_code = shares / (joint.sum(axis=1) + 1e-15)
+            ratios = np.where(left_open, np.outer(by_code, by_code), ratios)
+        counts = given * (ratios @ joint)
         weights = counts.sum(axis=0)
         weights /= weights.sum()
         totals = np.add.reduceat(counts, ends[:-1])

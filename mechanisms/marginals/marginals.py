@@ -73,6 +73,7 @@ from statpress.mechanisms.mechanism import (
     Citation,
     Kind,
     Needs,
+    PlacedBy,
     Target,
     check_frame,
 )
@@ -151,6 +152,7 @@ class MarginalsKnobs:
         prior: Path of the bundle of an earlier release of the same columns, from the config's
             folder. It costs nothing, helps to fit the records where it agrees with what is
             measured, and enters no interval.
+        places: Name of a product of ``place_tables``: each record gets a place by its tables.
         weight: Set by the section ``weight`` of a config. All pairs of the weight's classes, and of
             the columns of a declared design, are measured; records are raked to public totals.
     """
@@ -168,6 +170,7 @@ class MarginalsKnobs:
     within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
     prior: str | None = None
+    places: PlacedBy | None = None
     weight: SurveyWeight | None = dataclasses.field(default=None, metadata=OF_A_SECTION)
 
     def __post_init__(self) -> None:
@@ -331,8 +334,10 @@ class Microdata:
         codes: For every column the codes of all records, in the smallest unsigned dtype.
         residuals: The unbiased combination of all tables, for estimates with errors.
         relations: For every pair of columns what is known of it.
-        copies: More sets of records.
+        copies: More sets of records, which have no places.
         weight: The weight of the records, if they have one.
+        places: Of every record the code of its place, in the smallest unsigned dtype; None if the
+            records have none.
     """
 
     domain: Domain
@@ -341,6 +346,7 @@ class Microdata:
     relations: Mapping[Group, Relation]
     copies: Copies
     weight: SurveyWeight | None = None
+    places: NDArray[Any] | None = None
 
     def weights(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """float64[n]: the weights of records, those of a copy too, raked to public totals.
@@ -374,6 +380,7 @@ class Marginals:
         always: Positions of the columns whose pairs are all measured: that of the weight's classes,
             then those of its design; empty without a weight.
         weight: What the weight is and to which totals records are raked; it is post-processing.
+        placed_by: Where the places of records come from; it is post-processing too.
     """
 
     name: ClassVar[str] = "marginals"
@@ -405,6 +412,7 @@ class Marginals:
     prior: Prior | None = dataclasses.field(default=None, compare=False)
     always: tuple[int, ...] = ()
     weight: SurveyWeight | None = dataclasses.field(default=None, compare=False)
+    placed_by: PlacedBy | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
@@ -441,7 +449,8 @@ class Marginals:
                 mu=effective,
                 sizes=sizes,
                 n_triples=candidates,
-                targeted=bool(emphasis),
+                targeted=position is not None,
+                weighted=bool(always),
             )
         if candidates and (knobs.triple_share is not None or knobs.triples == "yes"):
             triples = knobs.triple_share or max(triples, LEAST_FOR_TRIPLES)
@@ -490,6 +499,7 @@ class Marginals:
             adjacency=target.adjacency,
             always=always,
             weight=knobs.weight,
+            placed_by=knobs.places,
         )
         if not knobs.known:
             return mechanism
@@ -577,7 +587,11 @@ class Marginals:
         own = dataclasses.replace(release, beside=()).residuals()
         copies = Copies(release, model, codes, self.copies)
         relations = _relations(model, own)
-        return Microdata(release.domain, columns, own, relations, copies, self.weight)
+        places = None
+        if release.placing is not None and self.placed_by is not None:
+            found = release.placing.codes(release.domain, columns)
+            places = found.astype(np.min_scalar_type(self.placed_by.column.size - 1))
+        return Microdata(release.domain, columns, own, relations, copies, self.weight, places)
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, the workload's groups and triples."""
@@ -604,7 +618,7 @@ class Marginals:
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but the known totals and the prior."""
+        """The parameters, enough to rebuild all but known totals, the prior and places."""
         pairs = dict(all_pairs(len(self.sizes)))
         beside = [each for each in self.groups if pairs.get(each[0]) != each[1]]
         whole = len(self.groups) - len(beside) == len(pairs)
@@ -629,6 +643,7 @@ class Marginals:
                 else {}
             ),
             **({"prior": self.prior.seal} if self.prior is not None else {}),
+            **({"places": self.placed_by.product} if self.placed_by is not None else {}),
         }
 
     @classmethod

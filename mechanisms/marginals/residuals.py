@@ -31,10 +31,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -244,6 +244,16 @@ def _residual(table: Floats, group: Group, part: Group) -> tuple[Floats, int]:
 KnownTotals = Mapping[Group, NDArray[np.int64]]
 
 
+class Placing(Protocol):
+    """What gives places to records, by public tables of another product."""
+
+    def whole(self, domain: Domain) -> Iterator[NoisyTable]:
+        """Tables of single columns of a domain, to fit the records to before they have places."""
+
+    def codes(self, domain: Domain, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """int64[n]: the code of each record's place, given its codes in the columns of a domain."""
+
+
 @dataclass(frozen=True, eq=False)
 class NoisyMarginals:
     """Noisy tables and scores as they were drawn.
@@ -259,6 +269,7 @@ class NoisyMarginals:
             fitted to it too; what is published of the tables does not depend on it.
         prior: What an earlier release says of the columns. Scores are distances from its pairs,
             and records are fitted with its help; no estimate depends on it.
+        placing: What gives the records places, by what another product of the release measured.
     """
 
     domain: Domain
@@ -269,6 +280,7 @@ class NoisyMarginals:
     known: KnownTotals = field(default_factory=dict)
     beside: tuple[NoisyTable | NoisySum, ...] = ()
     prior: Prior | None = None
+    placing: Placing | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:

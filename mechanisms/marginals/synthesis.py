@@ -5,12 +5,21 @@ one of the largest mutual information among the fitted pairs (Chow and Liu 1968,
 doi 10.1109/TIT.1968.1054142). Each column is drawn given its parent by a table of integers that
 has the margins of both exactly and is otherwise within about one of the fitted table. Then swaps
 bring the records near to all pairs, and to the triples whose pairs are strongest.
+
+**Copies** start from the records of the single file. Their tables are drawn one by one, so that no
+records have all of them, and one sum of squares would break a nearly certain relation to fit the
+noise of many weak ones. So each measured table weighs by how clear of its noise it is. When swaps
+have brought the records near to these, the tables that the records have by then replace the drawn
+ones: as they can be met all at once, the other pairs and triples can come near to what was drawn
+for them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +37,7 @@ from statpress.mechanisms.marginals.target_tables import (
     Group,
     Integers,
     TargetTable,
+    tables_of,
 )
 from statpress.mechanisms.parallel import compiled_kernel
 from statpress.mechanisms.postprocessing.rounding import round_to_total
@@ -131,9 +141,11 @@ def _compiled(dtype: str) -> Callable[..., None]:
     return kernel
 
 
-UNMEASURED_WEIGHT, TRIPLE_WEIGHT, DRAWN_WEIGHT = 0.296875, 0.5, 0.0625
-"""Of pairs that were not measured, of triples, and of the former in copies: drawn one by one, they
-may contradict each other and what was measured."""
+UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
+"""Of pairs that were not measured and of triples, in the single file."""
+LEAST_WEIGHT, MOST_WEIGHT = 1 / 32, 64.0
+"""Of the clear pairs of a copy; its other pairs and triples have 1."""
+_SWEEPS_OF_OTHERS = 2
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error: records that are nearer would only fit their noise."""
 _FINE = 2**24
@@ -150,6 +162,7 @@ def synthesise(
     sweeps: int = 15,
     floor: float | None = None,
     copied: NDArray[Any] | None = None,
+    clear: Collection[Group] = (),
 ) -> NDArray[Any]:
     """Codes unsigned[n_records, d] near to the model's tables.
 
@@ -164,6 +177,7 @@ def synthesise(
         floor: Of the weighted squared distance, in squared records; by default from the noise.
         copied: For a copy, the records to begin with, which are of a model near to this one; by
             default they are drawn along a tree. How three columns interact is drawn in a copy.
+        clear: Of a copy, the measured pairs that it is brought near to first.
     """
     known = known or {}
     m = n_records
@@ -185,16 +199,23 @@ def synthesise(
             fill_places(codes, presence, one_way, pairs, rng)
     error = sum(model.errors.values()) * m**2
     make_possible(codes, boxes, model.one_way, tuple(known), rng)
-    swap_towards(
+    swap = functools.partial(
+        swap_towards,
         codes,
-        targets(model, m, known, boxes, rng if copied is not None else None),
-        rng,
+        rng=rng,
         boxes=boxes,
         tied=tuple(exact),
         together=() if presence is None else presence.places,
-        sweeps=sweeps,
-        floor=NEAR_ENOUGH * error if floor is None else floor,
     )
+    floor = NEAR_ENOUGH * error if floor is None else floor
+    if copied is None:
+        swap(targets(model, m, known, boxes), sweeps=sweeps, floor=floor)
+        return codes
+    first, then = drawn_targets(model, m, known, boxes, clear, rng)
+    swap(first, sweeps=sweeps, floor=floor)
+    reached = tables_of(codes, {each.group: each.table.shape for each in first})
+    met = [replace(each, table=reached[each.group].astype(np.float64)) for each in first]
+    swap([*met, *then], sweeps=_SWEEPS_OF_OTHERS)
     return codes
 
 
@@ -241,23 +262,57 @@ def one_way_counts(p: Floats, m: int) -> Integers:
 
 
 def targets(
+    model: Model, m: int, known: Mapping[Group, Any], boxes: Sequence[Box]
+) -> list[TargetTable]:
+    """All pairs that are not known, the measured larger groups, and the strongest triples."""
+    tables = []
+    for pair, table in model.pairs.items():
+        if pair not in known:
+            measured = pair in model.residuals.values
+            tables.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
+    tables += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
+    return tables + _triples(model, m, boxes, TRIPLE_WEIGHT)
+
+
+def _triples(
+    model: Model,
+    m: int,
+    boxes: Sequence[Box],
+    weight: float,
+    rng: np.random.Generator | None = None,
+) -> list[TargetTable]:
+    """The strongest triples that no measured group holds, with a generator drawn ones."""
+    return [
+        TargetTable(group, model.implied(group, boxes, rng=rng) * m, weight)
+        for group in strongest_triples(model)[:MOST_TRIPLES]
+        if not any(set(group) <= set(larger) for larger in model.groups)
+    ]
+
+
+def drawn_targets(
     model: Model,
     m: int,
     known: Mapping[Group, Any],
     boxes: Sequence[Box],
-    rng: np.random.Generator | None = None,
-) -> list[TargetTable]:
-    """All pairs that are not known, and the strongest triples, with a generator drawn ones."""
-    tables = []
-    unmeasured = UNMEASURED_WEIGHT if rng is None else DRAWN_WEIGHT
-    for pair, table in model.pairs.items():
-        if pair not in known:
-            measured = pair in model.residuals.values
-            tables.append(TargetTable(pair, table * m, 1.0 if measured else unmeasured))
-    tables += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
-    for group in strongest_triples(model)[:MOST_TRIPLES]:
-        if not any(set(group) <= set(larger) for larger in model.groups):
-            tables.append(
-                TargetTable(group, model.implied(group, boxes, rng=rng) * m, TRIPLE_WEIGHT)
-            )
-    return tables
+    clear: Collection[Group],
+    rng: np.random.Generator,
+) -> tuple[list[TargetTable], list[TargetTable]]:
+    """Of a copy the clear pairs with the measured groups, and the other pairs with triples.
+
+    The former weigh as the root of the mean square of their deviation from independent columns over
+    that of their noise, within bounds.
+    """
+    first, then = [], []
+    for group, table in [*model.pairs.items(), *model.groups.items()]:
+        if group in known:
+            continue
+        if group not in clear and group not in model.groups:
+            then.append(TargetTable(group, table * m, 1.0))
+            continue
+        product = functools.reduce(np.multiply.outer, [model.one_way[c] for c in group])
+        deviation = model.n * math.sqrt(float(((table - product) ** 2).mean()))
+        noise = math.sqrt(model.residuals.variances[group])
+        weight = MOST_WEIGHT if deviation >= MOST_WEIGHT * noise else deviation / noise
+        weight = round(64 * max(weight, LEAST_WEIGHT)) / 64
+        first.append(TargetTable(group, table * m, weight))
+    return first, then + _triples(model, m, boxes, 1.0, rng)

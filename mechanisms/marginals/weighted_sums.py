@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,6 +46,7 @@ from statpress.mechanisms.marginals.linear_moments import (
     sampling,
 )
 from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.sample_design import collapsed
 from statpress.mechanisms.marginals.target_tables import Floats
 
 _CLEAR = 4.0  # standard errors of its noise at which a stratum's number of records is known
@@ -178,21 +178,13 @@ class Weights:
 
     @functools.cached_property
     def _strata_of_clusters(self) -> list[int]:
-        """Of every cluster the stratum that most of its records are in.
-
-        Strata of one cluster are taken together, a single one with the smallest other.
-        """
+        """Of every cluster the stratum that most of its records are in, collapsed."""
         assert self.cluster is not None
         if self.strata is None:
             return [0] * self.residuals.sizes[self.cluster]
         pair = (min(self.strata, self.cluster), max(self.strata, self.cluster))
         table = self.residuals.table(pair)
-        found = [int(code) for code in table.argmax(axis=pair.index(self.strata))]
-        sizes = Counter(found)
-        alone = [code for code, size in sizes.items() if size == 1]
-        if len(alone) == 1 and len(sizes) > 1:
-            alone.append(min(sizes.keys() - {*alone}, key=lambda code: (sizes[code], code)))
-        return [alone[0] if code in alone else code for code in found]
+        return collapsed(table.argmax(axis=pair.index(self.strata)).tolist())
 
     def _part(
         self, functions: Sequence[CellFunction], column: int | None, codes: Sequence[int]

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 50_000_000
 """Of the tables that are worked on at once: 400 MB of noisy counts."""
 _LEAST_LEVEL = 0.2  # of an equal share
+_USABLE = 0.5  # of a count, its standard error
 _DIGITS = 10**6
 _MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 
@@ -340,6 +341,17 @@ class ExpectedPlaces:
             yield f"{name}, measured in", f"{size}, {table.cells:,} cells each"
             errors = [f"{error:.0%} in one of {records:,.0f}" for records, error in table.relative]
             yield f"{name}, error of an average cell", f"{', '.join(errors)} records"
+        known = f"a typical place's average cells err by {_USABLE:.0%} at most"
+        yield "lowest level to use by itself", f"{self.usable}: {known}" if self.usable else "none"
+
+    @property
+    def usable(self) -> str:
+        """The lowest level whose tables are not mostly noise in a typical place; may be empty."""
+        worst: dict[str, float] = {}
+        for table in self.tables:
+            _, error = table.relative[len(table.relative) // 2]
+            worst[table.level] = max(worst.get(table.level, 0.0), error)
+        return next((level for level in reversed(worst) if worst[level] <= _USABLE), "")
 
     def summary(self) -> str:
         """The most important figures in one line."""

@@ -135,7 +135,7 @@ def read_tables(
     rows = {level: slice(0, tree.sizes[level]) for level in range(last)}
     top = _known(totals, rows)
     for reading in planned:
-        own = [_of_reading(estimates, reading, level, None) for level in rows]
+        own = [of_reading(estimates, reading, level) for level in rows]
         margins = [_shared_sums(top, reading, level) for level in rows]
         whole = read(
             tree.above(last),
@@ -155,7 +155,7 @@ def read_tables(
         for reading, (_, upper) in zip(planned, top[blocks.cut][before:], strict=True):
             below = (
                 (
-                    *_of_reading(estimates, reading, level, block),
+                    *of_reading(estimates, reading, level, block),
                     _shared_sums(known, reading, level),
                 )
                 for level in rows
@@ -186,16 +186,19 @@ def _write(
     """Write the tables of some places of each level."""
     for whole, (level, group) in zip(found, tables, strict=True):
         if whole is not None and level in rows:
-            whole[rows[level]] = _margin(known[level], group)
+            whole[rows[level]] = margin_of(known[level], group)
 
 
-def _of_reading(
-    estimates: PlaceEstimates, reading: Reading, level: int, block: int | None
+def of_reading(
+    estimates: PlaceEstimates, reading: Reading, level: int, block: int | None = None
 ) -> tuple[Floats, Floats]:
-    """The estimates and variances of a reading at a level of a block, in the order of its axes."""
+    """Estimates and variances of a reading, of a level or its part of a block, in axes' order."""
     group = reading.groups[level]
     ascending = tuple(sorted(group))
-    table, variances = estimates.in_block(block, level, ascending)
+    if block is None:
+        table, variances = estimates.table(level, ascending), estimates.variances(level, ascending)
+    else:
+        table, variances = estimates.in_block(block, level, ascending)
     axes = [1 + ascending.index(column) for column in group]
     return (
         np.ascontiguousarray(table.transpose(0, *axes)),
@@ -206,10 +209,10 @@ def _of_reading(
 def _shared_sums(known: Known, reading: Reading, level: int) -> Integers | None:
     """The integers of the columns that a reading shares with what was read before."""
     shared = reading.shared[level]
-    return None if shared is None else _margin(known[level], reading.groups[level][:shared])
+    return None if shared is None else margin_of(known[level], reading.groups[level][:shared])
 
 
-def _margin(known: Sequence[tuple[Group, Integers]], group: Group) -> Integers:
+def margin_of(known: Sequence[tuple[Group, Integers]], group: Group) -> Integers:
     """Sums of a table that was read before, with axes in the order of the group."""
     holding, table = next(each for each in known if set(group) <= set(each[0]))
     others = tuple(1 + i for i, column in enumerate(holding) if column not in group)

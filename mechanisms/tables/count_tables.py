@@ -189,6 +189,12 @@ class MicrodataKind(CountsKind):
         pairs = pair_total_variation(mechanism, error.uniform_share, target)
         return ExpectedRecords(**vars(error), pair_total_variation=pairs)
 
+    def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
+        yield from super().error_rows(mechanism, error)
+        if placed_by := getattr(mechanism, "placed_by", None):
+            told = f"by the tables of '{placed_by.product}', at no further cost; copies have none"
+            yield f"{placed_by.column.name} of a record", told
+
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """The error of the records' tables of two columns, as microdata are read.
 

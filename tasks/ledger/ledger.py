@@ -23,6 +23,13 @@ from sqlalchemy import Connection
 from statpress.mechanisms.accounting.panel_design import FORMS, Design
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
 from statpress.tasks.ledger import ledger_table
+from statpress.tasks.ledger.account_rules import (
+    amendment_statement,
+    approvers_statement,
+    binding_statement,
+    reopening_statement,
+    sharing,
+)
 from statpress.tasks.ledger.accounts import (
     Account,
     Charge,
@@ -56,15 +63,10 @@ from statpress.tasks.ledger.entries import (
 from statpress.tasks.ledger.ledger_table import check_database, check_schema
 from statpress.tasks.ledger.rules import (
     SignedElsewhere,
-    amendment_statement,
-    approvers_statement,
-    binding_statement,
     check_elsewhere,
     decision_body,
     decision_statement,
-    reopening_statement,
     settled_looks,
-    sharing,
     void_statement,
 )
 from statpress.tasks.ledger.store import Store, open_store
@@ -456,8 +458,6 @@ class Ledger(AbstractContextManager["Ledger"]):
             if design is not None:
                 terms |= {"design": design_text(design), "last_period": account.last_period}
                 terms |= {"apart": apart}
-            if key is None:
-                return terms
             return terms | _signed(key, amendment_statement(account, given | terms))
 
         given: Body = {"dataset": dataset, "reason": reason, "created": now()}
@@ -496,8 +496,6 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         def compose(state: State) -> Body:
             self.check_apart(dataset, sources, also_in, reason)
-            if key is None:
-                return {}
             return _signed(key, binding_statement(state.account_of(dataset), given))
 
         return self.append("bind", given, compose)
@@ -610,7 +608,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             charge = state.charge_of(given)
             if charge.status is Status.RESERVED and not here:
                 check_elsewhere(state.account_of(dataset), given, elsewhere)
-            return {} if key is None else _signed(key, void_statement(charge, given))
+            return _signed(key, void_statement(charge, given))
 
         return self.append("void", given, compose)
 
@@ -711,8 +709,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         given: Body = {"dataset": dataset, "reason": reason, "created": now()}
 
         def compose(state: State) -> Body:
-            if key is None:
-                return {}
             return _signed(key, reopening_statement(state.account_of(dataset), given))
 
         return self.append("reopen", given, compose)
@@ -762,8 +758,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         }
 
         def compose(state: State) -> Body:
-            if key is None:
-                return {}
             return _signed(key, approvers_statement(state.account_of(dataset), given))
 
         return self.append("set-approvers", given, compose)
@@ -824,8 +818,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         return self.append("decide", body)
 
 
-def _signed(key: Ed25519PrivateKey, statement: list[object]) -> dict[str, str]:
-    """The fields of a body that say who signed a statement, and how."""
+def _signed(key: Ed25519PrivateKey | None, statement: list[object]) -> dict[str, str]:
+    """The fields of a body that say who signed a statement, and how; none without a key."""
+    if key is None:
+        return {}
     return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
 
 

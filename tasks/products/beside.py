@@ -24,6 +24,7 @@ from statpress.mechanisms.estimates.estimate import RawEstimates
 from statpress.mechanisms.estimates.joint_moments import MeanEstimate
 from statpress.mechanisms.marginals.marginals import Microdata
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, NoisySum, NoisyTable
+from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.tables.perturbed import NoisyCounts, Perturbed
 from statpress.tasks.products.marginal_product import tables_of_records
@@ -45,6 +46,10 @@ def with_beside(product: PlannedProduct[Any], plan: Plan, drawn: Mapping[str, An
     """
     raw = drawn[product.name]
     found = tuple(measured for _, measured in _beside(product, plan, drawn))
+    if isinstance(raw, NoisyMarginals) and (placed_by := product.mechanism.placed_by):
+        placing = PlacesOfRecords(drawn[placed_by.product])
+        raw = replace(raw, placing=placing)
+        found += tuple(placing.whole(raw.domain))
     return replace(raw, beside=found) if found else raw
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals.linked import LINKED
+from statpress.mechanisms.marginals.linked_marginals import LINKED
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.planning.plan import Plan
@@ -32,10 +32,13 @@ from statpress.tasks.products.marginal_product import (
     Planned,
     kept_in_words,
     list_of_pairs,
+    weight_field,
+    weight_words,
 )
 from statpress.tasks.products.product_kind import ReaderWords, ReportPart
 from statpress.tasks.products.publication import DataTable, Publication, described
 
+_WEIGHT_OF_PERSON = "The weight of the person's household, and so the person's."
 _HOUSEHOLD = ("integer", "The household's number, made up with it; from 1.")
 _OF_HOUSEHOLD = ("integer", "The household that the person belongs to.")
 _PERSON = ("integer", "The person's number, made up with it; from 1, no two persons share one.")
@@ -110,13 +113,15 @@ class LinkedRecords(MarginalMicrodata):
         beside = super().publication(product, derived).tables[1:]
         tables = _Tables.of(product.domain)
         household, person = tables.keys()
+        weight = weight_field(product.mechanism.weight, product.domain)
+        inherited = {name: (sort, _WEIGHT_OF_PERSON) for name, (sort, _) in weight.items()}
         n = product.mechanism.records or product.target.n_records
         stems = f"{product.name}_households", f"{product.name}_persons"
         households = DataTable(
             stem=stems[0],
             fields=[
                 *map(column_field, tables.households.columns),
-                *described({household: _HOUSEHOLD}),
+                *described({household: _HOUSEHOLD} | weight),
             ],
             title="synthetic households",
             description=f"Their persons are in {stems[1]}, by {household}.",
@@ -128,7 +133,7 @@ class LinkedRecords(MarginalMicrodata):
             stem=stems[1],
             fields=[
                 *map(column_field, tables.persons.columns),
-                *described({household: _OF_HOUSEHOLD, person: _PERSON}),
+                *described({household: _OF_HOUSEHOLD, person: _PERSON} | inherited),
             ],
             title="synthetic persons",
             description=f"Their households are in {stems[0]}, by {household}.",
@@ -142,14 +147,21 @@ class LinkedRecords(MarginalMicrodata):
             codes = derived.microdata.codes
             of_persons, belonging = tables.persons_of(codes)
             numbers = np.arange(1, len(codes[0]) + 1)
+            weights = {name: derived.microdata.weights(codes) for name in weight}
             households = replace(
                 households,
                 expected=len(numbers),
                 rows=_keyed(
-                    tables.households, [codes[i] for i in tables.own], {household: numbers}
+                    tables.households,
+                    [codes[i] for i in tables.own],
+                    {household: numbers} | weights,
                 ),
             )
-            keys = {household: numbers[belonging], person: np.arange(1, len(belonging) + 1)}
+            keys: dict[str, NDArray[Any]] = {
+                household: numbers[belonging],
+                person: np.arange(1, len(belonging) + 1),
+            }
+            keys |= {name: own[belonging] for name, own in weights.items()}
             persons = replace(
                 persons,
                 expected=len(belonging),
@@ -178,7 +190,10 @@ class LinkedRecords(MarginalMicrodata):
             f"`{name}_tables` or `statpress query`, where `COLUMN_1` is that of the person in the "
             "first place of a household."
         )
-        return ReaderWords(item, {"linked records": _LINKED})
+        own, notes = weight_words(product)
+        if own:
+            own += " Persons have that of their household."
+        return ReaderWords(item + own, {"linked records": _LINKED} | notes)
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
@@ -230,23 +245,22 @@ _LINKED = (
 )
 
 
-def _keyed(
-    domain: Domain, codes: Sequence[NDArray[Any]], keys: Mapping[str, NDArray[np.int64]]
-) -> Rows:
+def _keyed(domain: Domain, codes: Sequence[NDArray[Any]], more: Mapping[str, NDArray[Any]]) -> Rows:
     """Records with columns of numbers behind."""
     import pyarrow as pa
 
     rows = code_rows(domain, codes)
-    whole = [pa.field(key, pa.int64(), nullable=False) for key in keys]
+    behind = [pa.array(values) for values in more.values()]
+    fields = [pa.field(n, v.type, nullable=False) for n, v in zip(more, behind, strict=True)]
 
     def batches() -> Iterator[list[Any]]:
         start = 0
         for arrays in rows.batches():
             end = start + len(arrays[0])
-            yield [*arrays, *(pa.array(numbers[start:end]) for numbers in keys.values())]
+            yield [*arrays, *(values[start:end] for values in behind)]
             start = end
 
-    return Rows(pa.schema([*rows.schema, *whole]), batches)
+    return Rows(pa.schema([*rows.schema, *fields]), batches)
 
 
 def _disagreeing(path: Path, stems: tuple[str, str], household: str, size: str) -> dict[str, int]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from statpress.configs.formats import STAT, stored_name
 from statpress.mechanisms.domain.column import tilts
-from statpress.mechanisms.domain.columns import labels
+from statpress.mechanisms.domain.columns import Slot, labels
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import coverage
@@ -76,6 +76,7 @@ from statpress.tasks.products.noisy_tables import (
     published_marginals,
     raw_digest,
     table_rows,
+    weights_of,
 )
 from statpress.tasks.products.product_kind import (
     ProductKind,
@@ -112,7 +113,7 @@ def part_of(
     folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> ReportPart:
     """What to explore, the columns' distributions, then the pairs."""
-    fields = {field["name"]: field for field in _fields(name, resources)}
+    fields = {field["name"]: field for field in _fields(name, stated, resources)}
     drawn = list(fields)[:MOST_COLUMNS]
     copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
     lead = Prose(
@@ -182,10 +183,16 @@ def _anchor(name: str) -> str:
     return f"product-{name}"
 
 
-def _fields(name: str, resources: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The columns of the records."""
+def _fields(
+    name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The columns of the records that were measured."""
     own = (each for each in resources if Path(each["path"]).stem == name and "schema" in each)
-    return [field for field in next(own)["schema"]["fields"] if "declared" in field]
+    return [
+        field
+        for field in next(own)["schema"]["fields"]
+        if "declared" in field and field["name"] in stated["columns"]
+    ]
 
 
 def _pairs(
@@ -497,7 +504,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 range_field(column, sloped) if spread and column.ends else column_field(column)
                 for column in domain.columns
             ]
-            + described(_weight_field(mechanism.weight, domain)),
+            + described(weight_field(mechanism.weight, domain)),
             title="synthetic records",
             description=words,
             most_rows=mechanism.records or product.target.n_records,
@@ -533,6 +540,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
         more = [self._copies(product, records, derived)] if mechanism.copies else []
+        records = _with_places(product, records, derived)
         earlier = []
         if mechanism.prior is not None:
             used = None if derived is None else derived.raw.prior
@@ -590,10 +598,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         fitting = product.expected_error.memory
         columns = product.domain.columns
         cells = mechanism.rows(n_cells=0)
+        placing = (64 + 32 * len(columns)) * published  # of codes, cells and their order
         kept = (1 + mechanism.copies) * records_kept(mechanism.sizes, published) + 64 * cells
         return WorkingMemory(
             draw=max(2**28 + 64 * cells, fitting if mechanism.shares.triples else 0),
-            derive=fitting,
+            derive=fitting + (0 if mechanism.placed_by is None else placing),
             # Copies are drawn when they are first written; the report reads all tables back.
             write=of_rows(max(published, cells), columns)
             + 32 * cells
@@ -649,11 +658,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         notes = {"records by marginals": _BY_MARGINALS}
         if product.mechanism.prior is not None:
             notes["an earlier release as prior"] = _PRIOR
-        if weight := product.mechanism.weight:
-            (own,) = _weight_field(weight, product.domain)
-            raked = f", raked to the public totals in `{name}_calibration`" if weight.totals else ""
-            item += f" The column `{own}` is the weight of a record{raked}."
-            notes["survey weights"] = _WEIGHTS
+        own, weighted = weight_words(product)
+        item, notes = item + own, notes | weighted
         if copies := product.mechanism.copies:
             item += (
                 f" For intervals of anything else compute it on each of the {copies} sets of "
@@ -665,6 +671,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                     " Copies are not written for Stata and SPSS, whose commands do not scale W by "
                     "the records of a copy over those of the source."
                 )
+        if placed_by := product.mechanism.placed_by:
+            item += (
+                f" The column `{placed_by.column.name}` is the place of a record, by the tables of "
+                f"places `{placed_by.product}`."
+            )
+            notes["places of records"] = _PLACED
         if unlisted := unlisted_in_words(product.domain):
             notes["not in any file by marginals"] = f"**Not in any file.** {unlisted}"
         return ReaderWords(item, notes)
@@ -684,12 +696,17 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         self, folder: Path, name: str, stated: Mapping[str, Any],
         resources: Sequence[Mapping[str, Any]],
     ) -> Iterator[TrackedFigure]:  # fmt: skip
-        """The shares of every column, as ``statpress query`` answers them."""
-        described_as = {field["name"]: field for field in _fields(name, resources)}
+        """The shares of every column, weighted if records are, as ``statpress query`` says them."""
+        described_as = {field["name"]: field for field in _fields(name, stated, resources)}
         release = published_marginals(folder, name, stated, resources)
+        residuals, weight = release.residuals(), stated.get("weight")
         asked = Analyses(
-            domain=release.domain, residuals=release.residuals(), confidence=tracked.CONFIDENCE
+            domain=release.domain,
+            residuals=residuals,
+            confidence=tracked.CONFIDENCE,
+            weights=weights_of(weight, release.domain, residuals) if weight else None,
         )
+        figure = tracked.WEIGHTED if weight else tracked.SHARE
         for place, column in enumerate(release.domain.columns):
             if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
                 continue
@@ -698,7 +715,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 found = asked.share(name, codes, {})
                 return Reading.of(found.value, found.lower, found.upper, found.standard_error)
 
-            yield from tracked_shares([column], [described_as[column.name]], read)
+            yield from tracked_shares([column], [described_as[column.name]], read, name=figure)
 
 
 _BY_MARGINALS = (
@@ -716,6 +733,16 @@ _PRIOR = (
     "now; the file `_prior` holds what it said, and `privacy.json` the seal of its bundle. That "
     "cost no budget. No estimate, interval or copy takes anything from it; pairs that seem "
     "unchanged were measured with less of the budget, or not at all."
+)
+
+
+_PLACED = (
+    "**Places of records** follow from the tables of places, at no cost to anyone's privacy. The "
+    "records of a place have nearly its numbers in the columns of its tables, as whole numbers "
+    "that are drawn towards the place that it lies in as far as it is small; how these columns are "
+    "related is as in the places above it, for which they were measured together. So take counts "
+    "of places with their errors from the tables of places. The copies have no places: intervals "
+    "from them are for figures of all places together."
 )
 
 
@@ -741,7 +768,46 @@ _COPIES = (
 )
 
 
-def _weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple[str, str]]:
+def _with_places(
+    product: Planned, records: DataTable, derived: DerivedMicrodata | None
+) -> DataTable:
+    """The file of records with the place of each behind its columns, if they have one."""
+    placed_by, domain = product.mechanism.placed_by, product.domain
+    if placed_by is None:
+        return records
+    fields, at = list(records.fields), len(domain.columns)
+    words = f"Where the record lies, by the tables of places of {placed_by.product}."
+    own = {**column_field(placed_by.column), "description": words}
+    records = replace(
+        records,
+        fields=[*fields[:at], own, *fields[at:]],
+        domain=placed_by.added_to(domain),
+    )
+    if derived is None or records.rows is None:
+        return records
+    places, rows = derived.microdata.places, records.rows
+    assert places is not None
+    behind = code_rows(Domain((placed_by.column,)), (places,))
+
+    def batches() -> Iterator[list[Any]]:
+        for arrays, (place,) in zip(rows.batches(), behind.batches(), strict=True):
+            yield [*arrays[:at], place, *arrays[at:]]
+
+    schema = rows.schema.insert(at, behind.schema.field(0))
+    return replace(records, rows=Rows(schema, batches))
+
+
+def weight_words(product: Planned) -> tuple[str, dict[str, str]]:
+    """What the records' weight is, and a note on weights; nothing without one."""
+    weight = product.mechanism.weight
+    if weight is None:
+        return "", {}
+    (own,) = weight_field(weight, product.domain)
+    raked = f", raked to the public totals in `{product.name}_calibration`" if weight.totals else ""
+    return f" The column `{own}` is the weight of a record{raked}.", {"survey weights": _WEIGHTS}
+
+
+def weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple[str, str]]:
     """The column of a record's weight, as ``described`` takes it; none without a weight."""
     if weight is None:
         return {}
@@ -754,7 +820,7 @@ def _weight_stated(weight: SurveyWeight | None, domain: Domain) -> dict[str, Any
     """What ``privacy.json`` says of a weight."""
     if weight is None:
         return {}
-    (own,) = _weight_field(weight, domain)
+    (own,) = weight_field(weight, domain)
     facts = {
         "column": weight.column,
         "values": class_values(domain, weight.column).tolist(),
@@ -772,7 +838,7 @@ def _weighted(found: Microdata, codes: Sequence[NDArray[Any]], rows: Rows) -> Ro
 
     if found.weight is None:
         return rows
-    (own,) = _weight_field(found.weight, found.domain)
+    (own,) = weight_field(found.weight, found.domain)
 
     def batches() -> Iterator[list[Any]]:
         weights, start = found.weights(codes), 0
@@ -915,8 +981,9 @@ def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[st
 
 def _free_name(name: str, domain: Domain) -> str:
     """The name, or with underscores where a column has it in any format, whatever its case."""
-    taken = {stored_name(each, form).casefold() for each in domain.names for form in STAT}
-    taken |= {each.casefold() for each in domain.names}
+    names = {(c.of if isinstance(c, Slot) else c).name for c in domain.columns}
+    taken = {stored_name(each, form).casefold() for each in names for form in STAT}
+    taken |= {each.casefold() for each in names}
     while name.casefold() in taken:
         name += "_"
     return name

@@ -35,6 +35,7 @@ from statpress.mechanisms.marginals.residuals import (
     Residuals,
     table_with_errors,
 )
+from statpress.mechanisms.marginals.weighted_sums import Weights
 from statpress.mechanisms.places.estimates import AT_ONCE
 from statpress.mechanisms.places.outlines import Outlines, is_path
 from statpress.mechanisms.places.place_tables import MeasuredTable, NoisyPlaces
@@ -270,7 +271,8 @@ def published_marginals(
             declared = [
                 field["declared"]
                 for field in described["schema"]["fields"]
-                if "declared" in field  # and not the weight of a record
+                # and neither the weight of a record nor its place, which is not measured here
+                if "declared" in field and field["name"] in stated["columns"]
             ]
         columns = tuple(map(column_from, declared))
         zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
@@ -400,6 +402,23 @@ def _read_prior(
         one_way=tuple(tables[: len(sizes)]),
         variances=tuple(noise.tolist()),
         pairs=dict(zip(groups[len(sizes) :], tables[len(sizes) :], strict=True)),
+    )
+
+
+def weights_of(stated: Mapping[str, Any], domain: Domain, residuals: Residuals) -> Weights:
+    """The survey weights of a product, by what ``privacy.json`` says of them and its tables."""
+
+    def place(name: str | None) -> int | None:
+        return None if name is None else domain.names.index(name)
+
+    calibrated = [sum(totals) for totals in stated["calibrated"].values()]
+    return Weights(
+        residuals=residuals,
+        column=domain.names.index(stated["column"]),
+        values=np.array(stated["values"]),
+        strata=place(stated["strata"]),
+        cluster=place(stated["cluster"]),
+        total=calibrated[0] if calibrated else None,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from statpress.mechanisms.domain.columns import Column, labels
 from statpress.tasks.products.distributions import cell_names
 
-SHARE = "share"
+SHARE, WEIGHTED = "share", "weighted share"
 CONFIDENCE = 0.95
 """Of the intervals of shares."""
 REACH = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
@@ -45,7 +45,7 @@ class TrackedFigure:
     """A figure of one release.
 
     Attributes:
-        name: ``share``, or what is estimated.
+        name: ``share``, ``weighted share`` by the survey weights of records, or what is estimated.
         cell: Of a share its columns, each with its value as published; empty of an estimate.
         label: The value in words, or what is estimated.
         reading: The figure.
@@ -66,6 +66,7 @@ def tracked_shares(
     fields: Sequence[Mapping[str, Any]],
     read: Callable[[tuple[int, ...]], Reading],
     confidence: float | None = CONFIDENCE,
+    name: str = SHARE,
 ) -> Iterator[TrackedFigure]:
     """The shares of all cells of some columns, of the records that are missing in none of them.
 
@@ -74,6 +75,7 @@ def tracked_shares(
         fields: The same as the data package describes them.
         read: Gives the share of the cell with these codes.
         confidence: Of their intervals; None where none is known.
+        name: Of the figure.
     """
     values = [labels(column) for column in columns]
     words = [cell_names(*each) for each in zip(columns, fields, strict=True)]
@@ -83,4 +85,4 @@ def tracked_shares(
             for column, listed, code in zip(columns, values, codes, strict=True)
         )
         label = " · ".join(names[code] for names, code in zip(words, codes, strict=True))
-        yield TrackedFigure(SHARE, cell, label, read(codes), confidence, "records")
+        yield TrackedFigure(name, cell, label, read(codes), confidence, "records")

@@ -34,6 +34,7 @@ from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
 from statpress.mechanisms.marginals.linear_moments import ONE, CellFunction
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.target_tables import Floats
 
 CLEAR = 5.0
@@ -212,17 +213,25 @@ def _outcome(name: str, analyses: Analyses, notes: list[str]) -> CellFunction:
     return analyses.function(name, np.where(there.values > 0, weighted, mean))
 
 
-def fitted(formula: str, records: Any, weight: str | None = None) -> tuple[Any, Any]:
+def fitted(
+    formula: str,
+    records: Any,
+    weight: str | None = None,
+    strata: str | None = None,
+    cluster: str | None = None,
+) -> tuple[Any, Any]:
     """Least squares on a frame of records, as if they were real; rows with nulls are left out.
 
     Args:
         formula: With an outcome, a tilde, and terms.
         records: Their frame.
         weight: The column of their weights, if they count by them.
+        strata: That of the strata that weighted records were drawn in, if they are declared.
+        cluster: That of the clusters that were drawn, likewise.
 
     Returns:
         Coefficients and their variances, each a Series by name: for errors of one variance, of
-        weighted records by linearisation (Binder 1983, doi 10.2307/1402588).
+        weighted records by linearisation (Binder 1983, doi 10.2307/1402588) and by the design.
 
     Raises:
         QueryError: The formula is not understood, or its terms cannot be told apart.
@@ -257,4 +266,14 @@ def fitted(formula: str, records: Any, weight: str | None = None) -> tuple[Any, 
         return pd.Series(coefficients, names), pd.Series(variance * np.diag(inverse), names)
     parts = (w * left_over)[:, None] * x @ inverse
     spread = (parts**2).sum(axis=0) * len(y) / freedom
+    design = SampleDesign(
+        *(
+            None if name is None else pd.factorize(records[name], use_na_sentinel=False)[0]
+            for name in (strata, cluster)
+        )
+    )
+    if design.is_declared:
+        whole = np.zeros((len(records), parts.shape[1]))
+        whole[records.index.get_indexer(right.index)] = parts
+        spread = design.variance(whole)
     return pd.Series(coefficients, names), pd.Series(spread, names)

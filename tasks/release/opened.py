@@ -9,6 +9,7 @@ import copy
 import functools
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.mechanisms.marginals.copied_analyses import Copy
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
@@ -164,13 +166,23 @@ class Release:
             [codes_of(each, frame[each.name]) for each in measured.domain.columns]
         )
         number = frame[frame.columns[-1]].to_numpy()
-        weights = None
-        if "weight" in measured.stated:
+        of_copies = [number == each for each in np.unique(number)]
+        if "weight" not in measured.stated:
+            copies = [Copy(codes[own]) for own in of_copies]
+        else:
             weights = frame[measured.weight["records"]].to_numpy(np.float64)
-        copies = [
-            Copy(codes[own], None if weights is None else weights[own])
-            for own in (number == each for each in np.unique(number))
-        ]
+            design = [
+                None if name is None else codes[:, measured.domain.names.index(name)]
+                for name in (measured.weight["strata"], measured.weight["cluster"])
+            ]
+            copies = [
+                Copy(
+                    codes[own],
+                    weights[own],
+                    SampleDesign(*(None if each is None else each[own] for each in design)),
+                )
+                for own in of_copies
+            ]
         return Copied(**vars(measured), copies=tuple(copies))
 
     @property
@@ -234,7 +246,12 @@ class Release:
         return self._earlier
 
     def changes(
-        self, earlier: Release, *columns: str, of: Of = "records", confidence: float = 0.95
+        self,
+        earlier: Release,
+        *columns: str,
+        of: Of = "records",
+        confidence: float = 0.95,
+        weight: bool = False,
     ) -> Estimates:
         """What changed: the shares of all values of some columns, by default of all.
 
@@ -246,15 +263,16 @@ class Release:
             columns: Those that are in both by default, whose ranges are declared alike.
             of: Whose shares.
             confidence: Of each interval, and of what is called changed, for all values together.
+            weight: Whether records count by their survey weight.
         """
         compared = self.change(earlier)
         names = columns or compared._alike()
         if not names:
             raise QueryError("The releases have no column in common.", where=earlier.where)
         before, now = compared._before(names), self._like(self._by)
+        asked: Any = {"of": of, "confidence": confidence, "weight": weight}
         then, since = (
-            shares_of_all({n: release.share(n, of=of, confidence=confidence).facts for n in names})
-            for release in (before, now)
+            shares_of_all({n: own.share(n, **asked).facts for n in names}) for own in (before, now)
         )
         return Estimates(change_of(then, since))
 
@@ -358,6 +376,7 @@ class Release:
         product: str | None = None,
         of: Of = "population",
         confidence: float = 0.95,
+        freedom: float = math.inf,
     ) -> Estimates:
         """Any figures, computed on each copy of the records and combined by Rubin's rule.
 
@@ -377,6 +396,8 @@ class Release:
             of: Whose figures: of a population that the records are a sample of, or of the
                 confidential records themselves.
             confidence: Of each interval.
+            freedom: Degrees of freedom of a variance of one copy, where they are few: of a survey's
+                clusters their number less that of strata.
 
         Raises:
             QueryError: There are no copies, or ``fit`` gives something else.
@@ -389,14 +410,15 @@ class Release:
             _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
             for _, own in frame.groupby(frame.columns[-1], sort=True)
         ]
-        share = len(frame) / len(fits) / size_stated(stated)
+        few = math.isfinite(freedom)  # a copy has all clusters, however few its records
+        share = 1.0 if few else len(frame) / len(fits) / size_stated(stated)
         cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):
                 raise QueryError(f"Not every copy gives '{term}'.", where="fit")
             figures, variances = zip(*(each[term] for each in fits), strict=True)
             given = variances if of == "population" else None
-            found = combined(figures, given, share=share)
+            found = combined(figures, given, share=share, freedom=freedom)
             lower, upper = found.interval(confidence)
             cells.append(
                 {
@@ -662,11 +684,21 @@ class Release:
             now = self._like(self._by).regress(formula, of=of, confidence=confidence, weight=weight)
             return Estimates(change_of(before.facts, now.facts))
         if self._by == "copies":
-            by = self._measured.weight if weight else None
-            fit = functools.partial(fitted, formula, weight=None if by is None else by["records"])
-            made = self.combine(fit, product=self._product, of=of, confidence=confidence)
-            weighted = {} if by is None else {"weighted_by": by["column"]}
-            return Estimates({**made.facts, "statistic_of": [formula], **weighted})
+            fit, freedom, weighted = functools.partial(fitted, formula), math.inf, {}
+            if weight:
+                by, measured = self._measured.weight, self._measured
+                assert isinstance(measured, Copied)
+                drawn = {key: by[key] for key in ("strata", "cluster")}
+                fit = functools.partial(fit, weight=by["records"], **drawn)
+                freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
+            made = self.combine(
+                fit, product=self._product, of=of, confidence=confidence, freedom=freedom
+            )
+            facts = {**made.facts, "statistic_of": [formula], **weighted}
+            if weight and of == "population":
+                sampling = {"sampling": self._measured.weights.design}
+                facts["cells"] = [cell | sampling for cell in made.facts["cells"]]
+            return Estimates(facts)
         question = Question(
             conditions={}, confidence=confidence, population=of == "population", weight=weight
         )

@@ -24,7 +24,7 @@ from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.linear_moments import Interval
-from statpress.mechanisms.marginals.linked import LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
@@ -38,6 +38,7 @@ from statpress.tasks.products.answer_words import named_cells, standing
 from statpress.tasks.products.noisy_tables import (
     published_marginals,
     published_places,
+    weights_of,
     with_scores,
 )
 from statpress.tasks.release.formulas import regressors_of
@@ -133,7 +134,7 @@ class Measured:
             residuals=self.residuals,
             sample=sample,
             confidence=question.confidence,
-            weights=self._weights() if question.weight else None,
+            weights=self.weights if question.weight else None,
         )
 
     @property
@@ -152,21 +153,14 @@ class Measured:
         stated: Mapping[str, Any] = self.stated["weight"]
         return stated
 
-    def _weights(self) -> Weights:
-        stated, names = self.weight, self.domain.names
+    @property
+    def weights(self) -> Weights:
+        """The survey weights of its records, with their design.
 
-        def place(name: str | None) -> int | None:
-            return None if name is None else names.index(name)
-
-        calibrated = [sum(totals) for totals in stated["calibrated"].values()]
-        return Weights(
-            residuals=self.residuals,
-            column=names.index(stated["column"]),
-            values=np.array(stated["values"]),
-            strata=place(stated["strata"]),
-            cluster=place(stated["cluster"]),
-            total=calibrated[0] if calibrated else None,
-        )
+        Raises:
+            QueryError: The records have none.
+        """
+        return weights_of(self.weight, self.domain, self.residuals)
 
     @property
     def with_shares(self) -> Sequence[str]:
@@ -220,7 +214,7 @@ class Measured:
 
     def _weighting(self, question: Question) -> dict[str, Any]:
         """By what records count, and the public total that sums are scaled to, if there is one."""
-        total = self._weights().total if question.statistic in ("count", "total") else None
+        total = self.weights.total if question.statistic in ("count", "total") else None
         scaled = {} if total is None else {"scaled_to": total}
         return {"weighted_by": self.weight["column"], **scaled}
 
@@ -244,6 +238,11 @@ class Copied(Measured):
     """
 
     copies: tuple[Copy, ...]
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance of a weighted figure of one copy."""
+        return max(each.design.freedom for each in self.copies)
 
     def analyses(self, question: Question) -> Analyses:
         own = super().analyses(question)

@@ -21,9 +21,9 @@ from statpress.mechanisms.domain.domain import Adjacency, Size
 from statpress.mechanisms.mechanism import PROOF
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.bundle.manifest import REHEARSED
+from statpress.tasks.ledger.account_rules import panel_after
 from statpress.tasks.ledger.accounts import Account, limit_of
 from statpress.tasks.ledger.entries import Entry, Loss
-from statpress.tasks.ledger.rules import panel_after
 from statpress.tasks.pages.numbers import at_most
 from statpress.tasks.pages.rendering import markdown
 from statpress.tasks.products.product_kind import kind_of

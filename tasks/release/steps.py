@@ -37,12 +37,13 @@ from statpress.mechanisms.errors import (
     WorkerError,
 )
 from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.ledger.account_rules import check_source
 from statpress.tasks.ledger.accounts import Status, drawn_before
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.rules import check_open, check_source, check_terms
+from statpress.tasks.ledger.rules import check_open, check_terms
 from statpress.tasks.ledger.source_patterns import of_path
 from statpress.tasks.private_zone.folders import at_work, claims
 from statpress.tasks.private_zone.run_context import RunContext, step

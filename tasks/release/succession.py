@@ -33,7 +33,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.ledger_check import check_bundle
 
-_VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
+_VINTAGE = {("privacy", "n_records"), ("privacy", "n_units"), ("weight", "calibrate")}
 _RENEWED = ("title", "dataset", "source", "publish", "curator")
 
 
@@ -64,7 +64,7 @@ def renewal(
         folder: The bundle.
         manifest: Of it.
         overrides: Of what a new vintage has of its own: title, dataset, source, its public
-            size, and where it is published.
+            size, the totals that weights are raked to, and where it is published.
         paths_from: Folder that the config's paths are taken from; by default that of the
             bundle's own config where the source is there, else the current one.
 

@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "figure": (
         "string",
         "'share': of the records that have the category, of those that are missing in no column "
-        "named; or what is estimated.",
+        "named; 'weighted share': the same by survey weights; or what is estimated.",
     ),
     "column": ("string", "Of a share, the column; null of an estimate."),
     "category": ("string", "Its value, as the files of the bundle have it."),

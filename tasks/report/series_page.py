@@ -27,7 +27,7 @@ from statpress.tasks.pages.numbers import amount, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import replacing
 from statpress.tasks.products.distributions import heading
-from statpress.tasks.products.tracked import CONFIDENCE, Reading
+from statpress.tasks.products.tracked import CONFIDENCE, WEIGHTED, Reading
 from statpress.tasks.report.privacy_page import MEASURES
 from statpress.tasks.report.series_data import (
     KEYS,
@@ -241,6 +241,8 @@ class SeriesWords:
         columns = dict.fromkeys(c for line in lines for c in self.data.columns_of(line))
         changes = [each for each in self.data.breaks if each.column in columns]
         notes = [f"From {each.period} on, {each.column}: {each.words}" for each in changes]
+        if any(line.figure == WEIGHTED for line in lines):
+            notes.insert(0, "Records count by their survey weight.")
         title = " by ".join(self._heading(name) for name in names) or "Estimates"
         folded = f"All {len(lines)} charts" if len(lines) > _MOST_OPEN else ""
         return Trends(

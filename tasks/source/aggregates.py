@@ -46,7 +46,7 @@ from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
-from statpress.tasks.source import discretise, linked_records
+from statpress.tasks.source import discretise, linked
 from statpress.tasks.source.engine import (
     Limits,
     OpenSource,
@@ -240,9 +240,7 @@ def source_of(release: Release) -> Source:
     resources = release.config.resources
     limits = Limits.of(resources.memory_bytes, resources.threads)
     if release.config.linked is not None:
-        return linked_records.source_of(
-            release.config.linked, release.domain, release.located, limits
-        )
+        return linked.source_of(release.config.linked, release.domain, release.located, limits)
     return reader_named(declared.reader).source_of(
         declared,
         release.located,

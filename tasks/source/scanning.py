@@ -45,7 +45,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import EmptySourceError
 from statpress.mechanisms.parallel import in_threads, threads
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.source import aggregates, discretise, linked_records
+from statpress.tasks.source import aggregates, discretise, linked
 from statpress.tasks.source.aggregates import (
     ColumnProfile,
     SourceProfile,
@@ -536,9 +536,9 @@ def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
         found = scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
     else:
         found = scan(source, domain, plan.joint, scratch=folder)
-    if not isinstance(source, linked_records.LinkedSource):
+    if not isinstance(source, linked.LinkedSource):
         return found
-    keys = linked_records.key_faults(source, folder)
+    keys = linked.key_faults(source, folder)
     return replace(found, profile=replace(found.profile, keys=keys))
 
 

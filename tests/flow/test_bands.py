@@ -15,7 +15,7 @@ import pytest
 
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
-from statpress.flows.facts import plan_facts
+from statpress.flows.plan_facts import plan_facts
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
 from statpress.mechanisms.tables.bands import LIMITS, law_of
 from statpress.tasks.bundle.manifest import verify_bundle
@@ -49,8 +49,7 @@ BANDS = {
 def released(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An agency with a bundle that has bands of all kinds, as ``bundle``."""
     agency = founded(tmp_path_factory.mktemp("bands"))
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     agency.bundle = agency.run(insecure_seed=6).bundle
     return agency
 

@@ -80,8 +80,7 @@ def make(agency: Any) -> Made:
 
 
 def prepared(agency: Any) -> Any:
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     agency.replace("epsilon: 1.0", "epsilon: 3.0")
     agency.replace("publish:", "curator: {report: true}\npublish:")
     agency.replace("formats: [parquet, csv]", "formats: [parquet]")

@@ -42,8 +42,7 @@ products:
 def units(agency: Any) -> Any:
     """Persons of one or five records, who are older and more often southern if they have five."""
     agency.replace(RECORD, UNIT.replace("max_records: 3", "max_records: 5"))
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     agency.replace("dataset: testdata", "dataset: people")
     agency.replace("epsilon: 1.0", "epsilon: 60")
     agency.replace("plots: false", "plots: true")

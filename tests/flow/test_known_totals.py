@@ -33,9 +33,8 @@ VISITS = "visits,count\n0,100\n1,150\n2,150\n"
 @pytest.fixture
 def known(agency: Any) -> Any:
     """The agency with totals of one column and of a pair, in files."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
     column = "  visits: {type: integer, lower: 0, upper: 3}\n"
-    agency.replace(agency.text[start:end], column + PRODUCTS)
+    agency.replace_products(column + PRODUCTS)
     put(agency, "visits", [i % 3 for i in range(N)])
     (agency.folder / "totals").mkdir()
     (agency.folder / "totals" / "visits.csv").write_text(VISITS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from people import RECORD, UNIT, ZEROS, put_people
+from people import ZEROS, count_persons, put_people
 
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
@@ -55,14 +55,9 @@ def press(
 
     def pressed(case: str) -> Path:
         if case not in MADE:
-            start, end = agency.text.index("products:"), agency.text.index("publish:")
-            agency.replace(agency.text[start:end], ZEROS + PRODUCTS)
+            agency.replace_products(ZEROS + PRODUCTS)
             if case != "zeros":
-                agency.replace(RECORD, UNIT)
-                agency.replace("dataset: testdata", "dataset: people")
-                agency.register(
-                    dataset="people", unit="column person", unit_records=3, n_records=480
-                )
+                count_persons(agency)
             put_people(agency)
             bundle = agency.run(insecure_seed=5).bundle
             check_bundle(agency.home, bundle, verify_bundle(bundle))

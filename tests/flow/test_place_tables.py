@@ -11,17 +11,19 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import N
-from people import RECORD, UNIT, put, put_people
+from people import RECORD, UNIT, count_persons, put, put_people
 
 import statpress
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.rehearsal import run_rehearsal
 from statpress.mechanisms.errors import ConfigError, QueryError
+from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.bundle.rows import read_codes
 from statpress.tasks.private_zone.run_context import Silent
-from statpress.tasks.products.noisy_tables import published_places
+from statpress.tasks.products.noisy_tables import published_marginals, published_places
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.query import Question, ask
@@ -48,8 +50,7 @@ products:
 @pytest.fixture
 def places(agency: Any) -> Any:
     """The agency with places: a state that is its only tract, and a state without records."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], GEOGRAPHY + PRODUCTS)
+    agency.replace_products(GEOGRAPHY + PRODUCTS)
     column = f"  place: {{type: categorical, categories: [{', '.join(LEAVES)}]}}\n"
     agency.replace("geography:", f"{column}geography:")
     put(agency, "place", [LEAVES[i * i % 6] for i in range(N)])
@@ -189,9 +190,7 @@ def test_the_curator_sees_true_errors_and_an_audit_holds(places: Any) -> None:
 
 def test_units_of_several_records_and_a_private_size(places: Any) -> None:
     """Absent records are in no place; nothing tells how many there are."""
-    places.replace(RECORD, UNIT)
-    places.replace("dataset: testdata", "dataset: people")
-    places.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    count_persons(places)
     put_people(places)
     bundle = places.run().bundle
     verify_bundle(bundle)
@@ -213,11 +212,14 @@ def test_add_remove(places: Any) -> None:
     assert stated["products"]["people"]["adjacency"] == "add_remove"
 
 
-def test_a_rehearsal_needs_no_source(places: Any) -> None:
-    places.source.unlink()
-    order = PlannedOrder.of(Order(places.config))
-    folder = run_rehearsal(order, places.folder / "rehearsals", Silent()).bundle
+@pytest.mark.parametrize("fixture", ["places", "with_records"])
+def test_a_rehearsal_needs_no_source(fixture: str, request: pytest.FixtureRequest) -> None:
+    agency = request.getfixturevalue(fixture)
+    agency.source.unlink()
+    order = PlannedOrder.of(Order(agency.config))
+    folder = run_rehearsal(order, agency.folder / "rehearsals", Silent()).bundle
     assert (folder / "data" / "people_tract.csv").is_file()
+    assert fixture == "places" or "place" in (folder / "data" / "records.csv").read_text()
 
 
 @pytest.mark.parametrize(
@@ -253,3 +255,125 @@ def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> Non
     places.replace(", name: first}", ", name: second}")
     twin = read(places.run().bundle, "people_tract").groupby("tract")["estimate"].sum()
     assert abs(twin["A1"] - exact.get("A1", 0)) > 1e-3
+
+
+RECORDS = """\
+  records:
+    {kind: microdata, columns: [age, pay], places: people, copies: 2, share: 0.5,
+     accept: [mostly_noise, mostly_independent]}
+"""
+
+
+@pytest.fixture
+def with_records(places: Any) -> Any:
+    """The agency with records that get places by the tables of ``people``."""
+    start, end = places.text.index("  totals:"), places.text.index("publish:")
+    places.replace(places.text[start:end], RECORDS)
+    places.replace("share: 0.6", "share: 0.5")
+    places.replace("epsilon: 1.0", "epsilon: 3.0")
+    return places
+
+
+def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
+    bundle = with_records.run().bundle
+    verify_bundle(bundle)
+    records, copies = (
+        pq.read_table(bundle / "data" / f"{stem}.parquet").to_pandas()
+        for stem in ("records", "records_copies")
+    )
+    assert list(records.columns) == ["age", "pay", "place"] and len(records) == N
+    assert list(copies.columns) == ["age", "pay", "copy"]
+    assert list(records["place"]) == places_again(bundle)
+    again = reprint(bundle)
+    assert check_reprint(again.bundle)
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]
+    assert stated["records"]["places"] == "people"
+    assert stated["records"]["columns"] == ["age", "pay"]
+    text = (bundle / "README.md").read_text()
+    assert "`place` is the place of a record" in text and "**Places of records**" in text
+    # What was measured answers as ever, of the nation and of places.
+    of_nation = ask(bundle, Question(columns=("age",), conditions={}, product="records"))
+    assert sum(cell["estimate"] for cell in of_nation["cells"]) == pytest.approx(N)
+    with pytest.raises(QueryError, match="no column 'place'"):
+        ask(bundle, Question(columns=("place",), conditions={}, product="records"))
+    of_places = ask(bundle, Question(columns=("state",), conditions={}, product="people"))
+    assert sum(cell["estimate"] for cell in of_places["cells"]) == pytest.approx(N)
+    opened = statpress.open(bundle, product="records")
+    assert opened.columns.keys() == {"age", "pay"}
+
+
+@pytest.mark.parametrize("frame", ["add_remove", "units"])
+def test_records_have_places_where_the_size_is_private(with_records: Any, frame: str) -> None:
+    """There are as many as estimated, and each has a place; absent ones have neither."""
+    if frame == "units":
+        with_records.replace(RECORD, UNIT)
+        with_records.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+        put_people(with_records)
+    else:
+        about = "add_remove, unit: record, n_records: {about: 300}"
+        with_records.replace(f"replace_one, {RECORD}", about)
+        with_records.register(dataset="people", adjacency="add_remove", n_records=None)
+    with_records.replace("dataset: testdata", "dataset: people")
+    bundle = with_records.run().bundle
+    verify_bundle(bundle)
+    records = pq.read_table(bundle / "data" / "records.parquet").to_pandas()
+    assert list(records["place"]) == places_again(bundle)
+    assert "`people`, without another look" in (bundle / "PRIVACY.md").read_text()
+
+
+def places_again(bundle: Path) -> list[str]:
+    """The places of the records, as anybody finds them from the files of the bundle."""
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]
+    resources = json.loads((bundle / "datapackage.json").read_text())["resources"]
+    tables = published_places(bundle, "people", stated["people"], resources)
+    domain = published_marginals(bundle, "records", stated["records"], resources).domain
+    codes = read_codes(bundle / "data" / "records.parquet", domain, spread=False)
+    found = PlacesOfRecords(tables).codes(domain, codes)
+    return [tables.geography.tree.codes[-1][place] for place in found]
+
+
+def test_records_with_places_and_values_within_cells_in_every_format(with_records: Any) -> None:
+    with_records.replace("copies: 2", "copies: 1, within_cells: slope, records: 100")
+    with_records.replace("formats: [parquet, csv]", "formats: [csv, dta, sav]")
+    bundle = with_records.run().bundle
+    verify_bundle(bundle)
+    table = pyarrow.csv.read_csv(bundle / "data" / "records.csv").to_pandas()
+    assert list(table.columns) == ["age", "pay", "place"] and len(table) == 100
+
+
+def test_the_plan_says_by_which_tables_records_get_places(with_records: Any) -> None:
+    order = PlannedOrder.of(Order(with_records.config))
+    rows = {
+        product.name: dict(product.kind.error_rows(product.mechanism, product.expected_error))
+        for product in order.plan.products
+    }
+    assert rows["records"]["place of a record"].startswith("by the tables of 'people'")
+    assert rows["people"]["lowest level to use by itself"].startswith("state:")
+    with_records.replace("epsilon: 3.0", "epsilon: 60.0")
+    order = PlannedOrder.of(Order(with_records.config))
+    people = next(each for each in order.plan.products if each.name == "people")
+    assert people.expected_error.usable == "tract"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("places: people", "places: nobody", "'nobody' is not a product of tables of places"),
+        ("places: people", "places: records", "Name one of people"),
+        ("[age, pay], places", "[age, place], places", "Leave 'place' out of the columns"),
+        (", tract: [[age]]", "", "no table of the level 'tract'"),
+        (
+            "geography:",
+            "structural_zeros: [{place: [C], age: {upper: 19}}]\ngeography:",
+            "A structural zero names 'place' and columns of the records",
+        ),
+    ],
+)
+def test_places_that_no_table_tells_are_refused(
+    with_records: Any, old: str, new: str, problem: str
+) -> None:
+    with_records.replace(old, new)
+    with pytest.raises(ConfigError) as refused:
+        PlannedOrder.of(Order(with_records.config))
+    assert problem in str(refused.value)
+    assert "release.yaml:" in str(refused.value)

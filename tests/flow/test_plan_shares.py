@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statpress.configs.loading import load
-from statpress.flows import facts as plan_report
+from statpress.flows import plan_facts as plan_report
 from statpress.flows.cli import app
 from statpress.tasks.release.foreseen import offers_of
 

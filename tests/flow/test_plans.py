@@ -12,7 +12,7 @@ from bad_input import N
 from rich.console import Console
 
 from statpress.configs.loading import load
-from statpress.flows import facts as plan_report
+from statpress.flows import plan_facts as plan_report
 from statpress.mechanisms.accounting.balls import Bounds
 from statpress.mechanisms.errors import (
     BudgetValueError,
@@ -38,8 +38,7 @@ products:
 @pytest.fixture
 def opened(agency: Any) -> Any:
     """The agency with products whose mechanism is left open."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], OPEN)
+    agency.replace_products(OPEN)
     return agency
 
 
@@ -182,10 +181,9 @@ def test_a_guarantee_that_cannot_be_stated_fails_before_the_charge(
 def test_wide_microdata_is_compared_in_one_table(agency: Any) -> None:
     """With whatever cannot serve it, and no error that its own mechanism does not state."""
     columns = "".join(f"  w{i}: {{type: integer, lower: 0, upper: 9}}\n" for i in range(12))
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
     names = ", ".join(f"w{i}" for i in range(12))
     product = f"products:\n  wide: {{kind: microdata, columns: [{names}]}}\n"
-    agency.replace(agency.text[start:end], columns + product)
+    agency.replace_products(columns + product)
     plan = load(agency.config).plan()
     (only,) = plan_report.comparison_report(plan)
     text = text_of([only])

@@ -34,8 +34,7 @@ products:
 
 @pytest.fixture
 def office(agency: Any) -> Any:
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     agency.replace(", name: first", "")
     agency.amend(epsilon="9")
     return agency

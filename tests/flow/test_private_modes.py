@@ -57,8 +57,7 @@ def test_nothing_in_the_home_is_open_to_others_while_a_run_is_at_work(agency: An
     """Of a bundle under construction, whose files become public, the folder keeps others out."""
     pyarrow.csv.write_csv(pq.read_table(agency.source), agency.source.with_suffix(".csv"))
     agency.replace("source.parquet", "source.csv")
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)], unsigned=False)
     log = CuratorLog(agency.home.folder("curator"), new_run_id())

@@ -55,8 +55,7 @@ products:
 def private(agency: Any) -> Any:
     """An agency whose size is private, with an account for that."""
     agency.replace(f"adjacency: replace_one, {RECORD}", PRIVATE)
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     agency.replace("dataset: testdata", "dataset: panel")
     agency.replace("epsilon: 1.0", "epsilon: 3.0")
     agency.replace(", name: first}", "}")

@@ -54,8 +54,7 @@ def test_two_private_tables_with_one_draw_give_one_bundle(
     monkeypatch.setattr(Run, "created", TIME)
     agency.home.ledger.unlink()
     agency.register()  # at the time that stands still
-    before, after = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[before:after], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     planned, found = PlannedOrder.of(Order(agency.config)), []
     for run in ("one", "other"):
         agency.inspector.log = CuratorLog(agency.home.folder("curator"), RUN)

@@ -52,8 +52,7 @@ def bundle(
 ) -> Path:
     """A copy of the bundle, alone in the world: without config, source and home."""
     if not pressed:
-        start, end = agency.text.index("products:"), agency.text.index("publish:")
-        agency.replace(agency.text[start:end], PRODUCTS)
+        agency.replace_products(PRODUCTS)
         agency.replace("categories: [north, south]", "categories: {file: regions.txt}")
         (agency.folder / "regions.txt").write_text("north\nsouth\n")
         pressed["plan"] = load(agency.config).plan()

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from people import RECORD, UNIT, ZEROS, put_people
+from people import ZEROS, count_persons, put_people
 from rederiving import rederived
 
 from statpress.configs.loading import load
-from statpress.flows.facts import refinement_report
+from statpress.flows.cli.bundle_commands import refinement_report
 from statpress.mechanisms.errors import BundleVerificationError, RefinementError
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal
@@ -62,15 +62,10 @@ def press(
 
     def pressed(case: str) -> Path:
         if case not in MADE:
-            start, end = agency.text.index("products:"), agency.text.index("publish:")
             zeros = "" if case == "units" else ZEROS
-            agency.replace(agency.text[start:end], zeros + PRODUCTS)
+            agency.replace_products(zeros + PRODUCTS)
             if case != "zeros":
-                agency.replace(RECORD, UNIT)
-                agency.replace("dataset: testdata", "dataset: people")
-                agency.register(
-                    dataset="people", unit="column person", unit_records=3, n_records=480
-                )
+                count_persons(agency)
             put_people(agency)
             place = tmp_path_factory.mktemp("pressed") / case
             agency.run(insecure_seed=SEED).bundle.rename(place)

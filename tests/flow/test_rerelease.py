@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from cyclopts import CycloptsError
-from people import RECORD, UNIT, ZEROS, put_people
+from people import ZEROS, count_persons, put_people
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order, from_environment, from_options
@@ -67,8 +67,7 @@ def first(agency: Any) -> Path:
     """A published bundle, whose config names a file of categories."""
 
     def publish() -> None:
-        start, end = agency.text.index("products:"), agency.text.index("publish:")
-        agency.replace(agency.text[start:end], PRODUCTS + MEAN)
+        agency.replace_products(PRODUCTS + MEAN)
         agency.replace("categories: [north, south]", "categories: {file: regions.txt}")
         agency.replace("formats: [parquet, csv]", "formats: [csv]")
         (agency.folder / "regions.txt").write_text("north\nsouth\n")
@@ -341,12 +340,9 @@ def test_a_bundle_of_the_first_form_still_verifies(first: Path, monkeypatch) -> 
 
 
 def test_units_zeros_and_a_known_seed_are_reprinted_too(agency) -> None:
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
     products = PRODUCTS.replace("[region, age]", "[region, age, pay]").replace("0.1}", "0.2}")
-    agency.replace(agency.text[start:end], ZEROS + products)
-    agency.replace(RECORD, UNIT)
-    agency.replace("dataset: testdata", "dataset: people")
-    agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    agency.replace_products(ZEROS + products)
+    count_persons(agency)
     put_people(agency)
     bundle = agency.run(insecure_seed=2).bundle
     done = reprint(bundle, from_options(["publish.formats=[csv]", "publish.name=more"]))

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from cuts import cut_off_at
 
 from statpress.configs.loading import load
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
@@ -17,14 +18,6 @@ from statpress.tasks.release.ledger_check import check_bundle, recomputed, verif
 from statpress.tasks.release.review import note_bundle
 
 
-class CutError(Exception):
-    """Stands for whatever may end a run."""
-
-
-def cut(*_: Any, **__: Any) -> None:
-    raise CutError
-
-
 def kinds(agency: Any) -> list[str]:
     return [entry.kind for entry in agency.entries()]
 
@@ -32,10 +25,8 @@ def kinds(agency: Any) -> list[str]:
 def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.draw_records", cut)
-        with pytest.raises(StatpressError):
-            agency.run()
+    with cut_off_at("statpress.flows.release.draw_records"):
+        agency.run()
     assert kinds(agency) == ["register", "look", "charge"]
     outcome = agency.run_again()
     assert kinds(agency) == ["register", "look", "charge", "look", "draw", "publish"]
@@ -46,10 +37,8 @@ def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
 def test_a_run_cut_while_it_drew_never_draws_again(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.tasks.release.steps.generator", cut)
-        with pytest.raises(StatpressError):
-            agency.run()
+    with cut_off_at("statpress.tasks.release.steps.generator"):
+        agency.run()
     assert kinds(agency) == ["register", "look", "charge", "draw"]
     with pytest.raises(LedgerError, match="may have drawn"):
         agency.run_again()
@@ -64,10 +53,8 @@ def test_a_run_cut_while_it_drew_never_draws_again(
 def test_a_run_whose_charge_is_void_never_draws(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.draw_records", cut)
-        with pytest.raises(StatpressError):
-            agency.run()
+    with cut_off_at("statpress.flows.release.draw_records"):
+        agency.run()
     run_id = agency.inspector.log.run_id
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.void(run_id=run_id, dataset="testdata", reason="its worker is gone")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from statpress.configs.loading import load
-from statpress.flows.facts import plan_facts, plan_report
+from statpress.flows.plan_facts import plan_facts, plan_report
 from statpress.mechanisms.errors import (
     AmountError,
     ConfigError,
@@ -43,8 +43,7 @@ ESTIMATES = ["estimate", "standard_error", "projected"]
 @pytest.fixture
 def sampled(agency: Any) -> Any:
     """The agency with a config of these products alone."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     agency.replace("delta: 1.0e-6", "delta: 0")
     return agency
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from bad_input import N
+from cuts import cut_off_at
 from monthly import Office
 
 from statpress.configs.loading import load
@@ -24,7 +25,6 @@ from statpress.mechanisms.errors import (
     RereleaseError,
     SourceError,
     SourceNotFoundError,
-    StatpressError,
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.accounts import Status
@@ -36,10 +36,6 @@ from statpress.tasks.release.review import note_bundle, record_unsigned
 from statpress.tasks.release.series_periods import calendar_of
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
-
-
-class CutError(Exception):
-    """Stands for whatever may end a run."""
 
 
 @pytest.fixture
@@ -129,10 +125,8 @@ def test_a_cut_before_the_draw_goes_on_with_its_charge(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office.deliver("2026-01", "2026-02")
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.draw_records", cut)
-        with pytest.raises(StatpressError):
-            office.release_due()
+    with cut_off_at("statpress.flows.release.draw_records"):
+        office.release_due()
     released, _, _ = office.release_due()
     assert released == ["2026-01", "2026-02"]
     assert office.kinds().count("charge") == 2
@@ -142,10 +136,8 @@ def test_a_cut_after_the_draw_leaves_the_next_period_unharmed(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office.deliver("2026-01", "2026-02", "2026-03")
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.write_products", cut)
-        with pytest.raises(StatpressError):
-            office.release_due()
+    with cut_off_at("statpress.flows.release.write_products"):
+        office.release_due()
     released, _, said = office.release_due()
     assert released == ["2026-02", "2026-03"]
     assert "2026-01 was charged and not published" in said[0]
@@ -167,10 +159,8 @@ def test_a_bundle_that_the_ledger_missed_is_not_made_again(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office.deliver("2026-01")
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "publish", cut)
-        with pytest.raises(StatpressError):
-            office.release("2026-01")
+    with cut_off_at("statpress.tasks.ledger.ledger.Ledger.publish"):
+        office.release("2026-01")
     (bundle,) = office.bundles()["2026-01"]
     with pytest.raises(PeriodError, match="did not note it"):
         office.release("2026-01", again=True)
@@ -183,10 +173,8 @@ def test_a_charge_that_is_given_back_is_made_anew(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office.deliver("2026-01", "2026-02")
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.draw_records", cut)
-        with pytest.raises(StatpressError):
-            office.release("2026-01")
+    with cut_off_at("statpress.flows.release.draw_records"):
+        office.release("2026-01")
     (charge,) = (entry for entry in office.agency.entries() if entry.kind == "charge")
     with Ledger.open(office.agency.home.ledger) as ledger:
         ledger.void(run_id=charge.body["run_id"], dataset="testdata", reason="another config")
@@ -414,7 +402,3 @@ def test_the_commands(office: Office, capsys: pytest.CaptureFixture[str]) -> Non
     (office.agency.folder / "data" / "2026-01.parquet").unlink()
     again = run(config, period="2026-01", home=home, no_orchestrator=True)
     assert again.facts()["bundle"] == done.facts()["released"][0]["bundle"]
-
-
-def cut(*_: Any, **__: Any) -> None:
-    raise CutError

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bad_input import CANARY, N
+from cuts import cut_off_at
 from monthly import Office
 from requirements import needed
 
@@ -417,18 +418,12 @@ def test_a_bundle_that_is_noted_later_is_on_the_page(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from statpress.flows.cli.ledger_commands import note
-    from statpress.mechanisms.errors import StatpressError
 
     office = Office(agency, monkeypatch).on("2026-05-11")
     office.deliver("2026-01")
 
-    def cut(*_: Any, **__: Any) -> None:
-        raise BrokenError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "publish", cut)
-        with pytest.raises(StatpressError):
-            office.release("2026-01")
+    with cut_off_at("statpress.tasks.ledger.ledger.Ledger.publish"):
+        office.release("2026-01")
     (bundle,) = office.bundles()["2026-01"]
     assert not (folder_of(office) / PAGE).exists()
     assert "page" not in note(bundle, home=agency.home.root).facts()

@@ -30,8 +30,7 @@ products:
 @pytest.fixture
 def tables(agency: Any) -> Any:
     """The agency with a config of tables alone."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], TABLES)
+    agency.replace_products(TABLES)
     return agency
 
 

@@ -34,8 +34,7 @@ BOTH = ("births", "people")
 @pytest.fixture
 def blocked(agency: Any) -> Any:
     """The agency with a config of these products."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace_products(PRODUCTS)
     return agency
 
 

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, N
-from people import RECORD, UNIT, UNITS, ZEROS, persons, put, put_people
+from people import RECORD, UNITS, ZEROS, count_persons, persons, put, put_people
 
 from statpress.configs.loading import load
 from statpress.mechanisms.errors import (
@@ -41,11 +41,8 @@ products:
 @pytest.fixture
 def units(agency: Any) -> Any:
     """The agency with a unit column, structural zeros that hold, and every mechanism."""
-    agency.replace(RECORD, UNIT)
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], ZEROS + PRODUCTS)
-    agency.replace("dataset: testdata", "dataset: people")
-    agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    agency.replace_products(ZEROS + PRODUCTS)
+    count_persons(agency)
     put_people(agency)
     return agency
 
@@ -183,10 +180,9 @@ def test_the_charge_holds_what_recomputes_it(units: Any) -> None:
 
 def test_a_product_of_one_possible_cell_is_refused(agency: Any) -> None:
     """Every source of this size has the same table."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
     zeros = "structural_zeros:\n  - {region: [south, other, null]}\n"
     product = "  only: {kind: table, mechanism: laplace, columns: [region]}\n"
-    agency.replace(agency.text[start:end], f"{zeros}products:\n{product}")
+    agency.replace_products(f"{zeros}products:\n{product}")
     put(agency, "region", ["north"] * N)
     with pytest.raises(ConfigError, match=r"products\.only: This product has a single cell"):
         agency.run()

@@ -240,9 +240,8 @@ def test_a_release_of_earlier_versions_goes_on_for_one_version(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was charged before relations were judged is warned of; what is new stops."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
     product = "{kind: microdata, mechanism: marginals, columns: [region, age, pay]}"
-    agency.replace(agency.text[start:end], f"products:\n  wide: {product}\n")
+    agency.replace_products(f"products:\n  wide: {product}\n")
     with monkeypatch.context() as earlier:
         earlier.setattr("statpress.mechanisms.planning.plan.TYPICAL_ASSOCIATION", 2.0)
         bundle = agency.run().bundle

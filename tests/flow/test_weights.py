@@ -39,9 +39,8 @@ VISITS = "visits,count\n0,1000\n1,1000\n2,1500\n3,500\n"
 @pytest.fixture
 def weighted(agency: Any) -> Any:
     """The agency with weights and public totals, in files, at a budget that leaves every cell."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
     column = "  visits: {type: integer, lower: 0, upper: 3}\n"
-    agency.replace(agency.text[start:end], column + WEIGHTED)
+    agency.replace_products(column + WEIGHTED)
     agency.replace("formats: [parquet, csv]", "formats: [parquet, csv, dta, sav]")
     agency.replace("epsilon: 1.0, delta: 1.0e-6", "epsilon: 20, delta: 1.0e-6")
     agency.amend(epsilon="100", delta="1e-4")
@@ -117,6 +116,7 @@ def test_an_analyst_asks_for_weighted_figures(weighted: Any) -> None:
     assert "{columns: [visits, pay, wgt]}" in str(raised.value)
     copied = release.on_copies.regress("visits ~ pay", weight=True, of="population")
     assert copied.frame()["standard_error"].gt(0).all()
+    assert copied.frame()["sampling"].tolist() == ["strata", "strata"]
     assert copied.frame()["estimate"].tolist() != pytest.approx(
         release.on_copies.regress("visits ~ pay", of="population").frame()["estimate"].tolist()
     )

@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, N
-from people import RECORD, UNIT, ZEROS, put, put_people
+from people import ZEROS, count_persons, put, put_people
 
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
@@ -60,8 +60,7 @@ MADE: dict[str, tuple[Plan, Path]] = {}
 
 def messy(agency: Any) -> Any:
     """Nulls, a value that is not declared, dates, values with commas, and numbers out of range."""
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(agency.text[start:end], COLUMNS + PRODUCTS)
+    agency.replace_products(COLUMNS + PRODUCTS)
     works = ["works", "unempl, laid off", None, "school", "works"]  # 0, 1 and 4: no school
     put(agency, "work", [works[(i * i) % 5] for i in range(N)])
     put(agency, "visits", [min(i % 9, 7) for i in range(N)])
@@ -71,10 +70,8 @@ def messy(agency: Any) -> Any:
 def units(agency: Any) -> Any:
     """The same of persons with several records each, and combinations that cannot be."""
     messy(agency).replace("products:", ZEROS + "products:")
-    agency.replace(RECORD, UNIT)
     agency.replace("epsilon: 1.0", "epsilon: 3.0")
-    agency.replace("dataset: testdata", "dataset: people")
-    agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    count_persons(agency)
     put_people(agency)
     return agency
 

@@ -9,10 +9,8 @@ import copy
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -23,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from old_versions import bundles_of, home_of
 
 FIRST = Path(__file__).parent / "first_version"
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -70,22 +69,12 @@ def press(monkeypatch: pytest.MonkeyPatch) -> Press:
 
 @pytest.fixture
 def releases(tmp_path: Path) -> Path:
-    """The bundles, byte for byte as they were published."""
-    with tarfile.open(FIRST / "bundles.tar.xz") as archive:
-        # Python before 3.11.4 has no filters.
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(tmp_path)
-    return tmp_path / "releases"
+    return bundles_of(FIRST, tmp_path)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The home with the ledger that charged for them."""
-    place = tmp_path / "home"
-    place.mkdir(mode=0o700)
-    shutil.copyfile(FIRST / "ledger.sqlite", place / "ledger.sqlite")
-    (place / "ledger.sqlite").chmod(0o600)
-    return place
+    return home_of(FIRST, tmp_path)
 
 
 def test_every_bundle_verifies(releases: Path, press: Press) -> None:

@@ -7,8 +7,6 @@ module may break it by moving.
 from __future__ import annotations
 
 import json
-import shutil
-import tarfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import frozen
 import pytest
+from old_versions import bundles_of, home_of
 
 SECOND = Path(__file__).parent / "second_version"
 BUNDLES = {
@@ -50,22 +49,12 @@ def press() -> Press:
 
 @pytest.fixture
 def releases(tmp_path: Path) -> Path:
-    """The bundles, byte for byte as they were published."""
-    with tarfile.open(SECOND / "bundles.tar.xz") as archive:
-        # Python before 3.11.4 has no filters.
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(tmp_path)
-    return tmp_path / "releases"
+    return bundles_of(SECOND, tmp_path)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The home with the ledger that charged for them."""
-    place = tmp_path / "home"
-    place.mkdir(mode=0o700)
-    shutil.copyfile(SECOND / "ledger.sqlite", place / "ledger.sqlite")
-    (place / "ledger.sqlite").chmod(0o600)
-    return place
+    return home_of(SECOND, tmp_path)
 
 
 def test_every_bundle_verifies_and_is_in_the_ledger(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import tempfile
 from dataclasses import replace
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from generated_sources import read, tables, text_tables
+from generated_sources import read, tables, text_tables, write_lines
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -118,11 +117,7 @@ def test_parquet(case: tuple[Domain, pa.Table]) -> None:
 def test_csv(case: tuple[Domain, list[dict[str, str]], list[dict[str, object]]]) -> None:
     domain, lines, values = case
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "records.csv")
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
-            writer.writeheader()
-            writer.writerows(lines)
+        path = write_lines(Path(directory), domain, lines)
         agree(domain, values, FileSource(str(path), "csv"), Path(directory))
 
 

@@ -1,7 +1,6 @@
 """The engine's cell of every record is the cell that the domain defines."""
 
 import collections
-import csv
 import datetime
 import math
 import tempfile
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from generated_sources import read, tables, text_tables
+from generated_sources import read, tables, text_tables, write_lines
 from hypothesis import HealthCheck, assume, given, settings
 
 from statpress.mechanisms.domain.column import Ranges
@@ -88,11 +87,7 @@ def test_csv_agrees_with_the_definition(
 ) -> None:
     domain, lines, values = case
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "records.csv")
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
-            writer.writeheader()
-            writer.writerows(lines)
+        path = write_lines(Path(directory), domain, lines)
         unreadable = collections.Counter(
             name
             for line, record in zip(lines, values, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from coded import codes_of
-from generated_sources import tables, text_tables
+from generated_sources import tables, text_tables, write_lines
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -83,11 +82,7 @@ def test_csv(
 ) -> None:
     domain, lines, _ = case
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "records.csv")
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
-            writer.writeheader()
-            writer.writerows(lines)
+        path = write_lines(Path(directory), domain, lines)
         source = FileSource(str(path), "csv")
         agree(source, domain, some_tables(domain, data), Path(directory))
         agree_wide(source, domain, some_columns(domain, data), Path(directory))

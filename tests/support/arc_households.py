@@ -22,8 +22,8 @@ from statpress.mechanisms.domain.columns import Column, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
 
 WEIGHT = "WGTP"
-EDGES = (0.0, 10.0, 14.0, 17.0, 20.0, 25.0, 35.0, 50.0, 70.0, 110.0, 200.0)
-"""Of ten classes of the weight."""
+EDGES = (0.0, 19.0, 23.0, 40.0, 51.0, 62.0, 86.0, 200.0)
+"""Of seven classes of the weight, whose sums of weights are about alike."""
 _INCOME = (-20, 0, 10, 20, 30, 40, 50, 60, 75, 100, 125, 150, 200, 300, 1200)
 
 

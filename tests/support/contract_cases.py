@@ -24,7 +24,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.statistics import STATISTICS
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
-from statpress.mechanisms.marginals.linked import LINKED
+from statpress.mechanisms.marginals.linked_marginals import LINKED
 from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.places.place_tables import PlaceTablesKnobs
 from statpress.mechanisms.planning.choice import Budget, ProductRequest

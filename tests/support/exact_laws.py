@@ -37,7 +37,7 @@ from statpress.mechanisms.estimates.pair_moments import PairEstimate
 from statpress.mechanisms.estimates.regression_moments import RegressionEstimate
 from statpress.mechanisms.estimates.subsample_split import SplitEstimate
 from statpress.mechanisms.functions.bernstein import FunctionRelease
-from statpress.mechanisms.marginals.linked import LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.places.place_tables import PlaceTables
 from statpress.mechanisms.tables.bootstrap import Bootstrap

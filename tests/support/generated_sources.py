@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import datetime
 import decimal
 import itertools
 import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -241,3 +244,13 @@ def totals_of(domain: Domain) -> list[Domain]:
         for column in domain.columns
         if isinstance(column, Integer) and column.n_values > 1 and not column.special
     ]
+
+
+def write_lines(folder: Path, domain: Domain, lines: Sequence[Mapping[str, str]]) -> Path:
+    """A new CSV file of these records, every value of them quoted."""
+    path = folder / "records.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(lines)
+    return path

@@ -24,6 +24,13 @@ def persons() -> list[str]:
     return [*names, *(names[i % 60] for i in range(N - UNITS))]
 
 
+def count_persons(agency: Any) -> None:
+    """Make persons the units, in an account of their own."""
+    agency.replace(RECORD, UNIT)
+    agency.replace("dataset: testdata", "dataset: people")
+    agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+
+
 def put(agency: Any, name: str, values: list[Any], kind: pa.DataType | None = None) -> None:
     """Set or append a column of the source."""
     table = pq.read_table(agency.source)

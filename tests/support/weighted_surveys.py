@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ from statpress.mechanisms.domain.columns import Column, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.linear_moments import Interval
-from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals, combine
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values
@@ -71,14 +71,15 @@ class Population:
         return columns, n_clusters
 
 
-def domain_of(columns: Mapping[str, NDArray[Any]]) -> Domain:
-    """Integers from 0, and the weight."""
-    declared: list[Column] = [
-        Integer(name=name, lower=0, upper=int(values.max()))
+def domain_of(columns: Mapping[str, NDArray[Any]], declared: Sequence[Column] = ()) -> Domain:
+    """Integers from 0 unless a column of the name is declared, and the weight."""
+    others = {column.name: column for column in declared}
+    found: list[Column] = [
+        others.get(name, Integer(name=name, lower=0, upper=int(values.max())))
         for name, values in columns.items()
         if name != WEIGHT
     ]
-    return Domain((*declared, Numeric(name=WEIGHT, edges=EDGES)))
+    return Domain((*found, Numeric(name=WEIGHT, edges=EDGES)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +95,24 @@ class Measured:
     tables: tuple[tuple[Group, Fraction], ...]
 
     @classmethod
-    def of(cls, columns: Mapping[str, NDArray[Any]], epsilon: float) -> Measured:
-        """By a release of one sample in which all pairs are measured."""
-        domain = domain_of(columns)
+    def of(
+        cls,
+        columns: Mapping[str, NDArray[Any]],
+        epsilon: float,
+        *,
+        declared: Sequence[Column] = (),
+        groups: Sequence[Sequence[str]] = (),
+    ) -> Measured:
+        """By a release of one sample in which all pairs are measured, and some groups."""
+        domain = domain_of(columns, declared)
         codes = np.stack([columns[name] for name in domain.names], axis=1).astype(np.uint16)
         target = Target(epsilon=epsilon, delta=1e-6, n_records=len(codes), n_cells=2, domain=domain)
         design = {"strata": STRATUM} | ({"cluster": CLUSTER} if CLUSTER in columns else {})
-        knobs = MarginalsKnobs(screen="no", weight=SurveyWeight(column=WEIGHT, **design))
+        knobs = MarginalsKnobs(
+            screen="no",
+            weight=SurveyWeight(column=WEIGHT, **design),
+            groups=tuple(ColumnGroup(columns=tuple(group)) for group in groups),
+        )
         made = Marginals.calibrate(knobs, target)
         release = made.release(in_memory(domain, codes), SeededRandomness(np.random.PCG64(1)))
         found = [(table.group, table.scale) for table in (*release.one_way, *release.tables)]

@@ -16,7 +16,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import census_ledger
 import pytest
+from census_ledger import TERMS
 from sqlalchemy import Connection, Engine, create_engine, event
 
 import statpress.tasks.ledger.ledger
@@ -37,12 +39,6 @@ ROOT = Path(__file__).parents[2]
 WORKERS, ATTEMPTS = 32, 30
 AMOUNTS = ("0.01", "0.001000000000000000000000000001")
 SHARE = Fraction(6, 10)  # of all that is asked for, the limit covers so much
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 TIMEOUT = 900
 
 
@@ -54,20 +50,9 @@ def limit_for(workers: int, attempts: int) -> str:
 
 
 def charge(ledger: Ledger, run_id: str, epsilon: str, period: str | None = None) -> Entry:
-    return ledger.charge(
-        period=period,
-        dataset="census",
-        run_id=run_id,
-        epsilon=epsilon,
-        delta="1e-30",
-        rho="1e-9",
-        rho_delta=0,
-        mechanisms=[{"mechanism": "laplace", "scale": "100"}],
-        config_sha256="a" * 64,
-        insecure_seed=False,
-        version="0.1.0",
-        **TERMS,
-    )
+    losses = {"epsilon": epsilon, "delta": "1e-30", "rho": "1e-9"}
+    found: Entry = census_ledger.charge(ledger, run_id, period=period, **losses)
+    return found
 
 
 # What the processes do; the parent of them all has everything imported, and forks.
@@ -250,7 +235,7 @@ def run_race(
 ) -> tuple[list[dict[str, Any]], float]:
     """The reports of all workers, and the seconds from the start to the last of them."""
     arguments = (str(folder), location, workers, attempts, limit_for(workers, attempts), spoil)
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
     done = subprocess.run(
         [sys.executable, "-c", f"from test_ledger_concurrency import race; race(*{arguments!r})"],
         env={**os.environ, "PYTHONPATH": path},
@@ -367,7 +352,7 @@ def test_processes_at_once_never_overspend_on_one_person_of_a_panel(
     with Ledger.open(location) as ledger:
         ledger.register(dataset="census", epsilon="1", delta="0.5", design="any 2", **TERMS)
     arguments = (location, 8, 20, spoil)
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
     code = f"from test_ledger_concurrency import race_on_a_panel; race_on_a_panel(*{arguments!r})"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import census_ledger
 import pytest
+from census_ledger import TERMS
 from postgres import Server, run
 from sqlalchemy import Engine, Pool, event
 from sqlalchemy.engine.default import DefaultDialect
@@ -24,28 +26,13 @@ from statpress.tasks.ledger.ledger import Ledger
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 
 
 def charge(ledger: Ledger, run_id: str, epsilon: str = "0.01") -> Entry:
-    return ledger.charge(
-        dataset="census",
-        run_id=run_id,
-        epsilon=epsilon,
-        delta="1e-9",
-        rho="0.00005",
-        rho_delta=0,
-        mechanisms=[{"mechanism": "laplace", "scale": "100"}],
-        config_sha256="a" * 64,
-        insecure_seed=False,
-        version="0.1.0",
-        **TERMS,
+    found: Entry = census_ledger.charge(
+        ledger, run_id, epsilon=epsilon, delta="1e-9", rho="0.00005"
     )
+    return found
 
 
 def register(ledger: Ledger) -> Entry:
@@ -210,7 +197,7 @@ def deaths(
         location = str(folder / "ledger.db")
     else:
         location = request.getfixturevalue("postgres_server").database()
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
     code = f"from test_ledger_deaths import *; deaths_at_every_step({location!r})"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import census_ledger
 import psycopg
 import pytest
 from census_ledger import TERMS
@@ -35,19 +36,8 @@ PASSWORD = "s3cret-of/the:keeper"
 
 
 def charge(ledger: Ledger, run_id: str = "one") -> Entry:
-    return ledger.charge(
-        dataset="census",
-        run_id=run_id,
-        epsilon="0.01",
-        delta="1e-9",
-        rho="0.00005",
-        rho_delta=0,
-        mechanisms=[{"mechanism": "laplace", "scale": "100"}],
-        config_sha256="a" * 64,
-        insecure_seed=False,
-        version="0.1.0",
-        **TERMS,
-    )
+    found: Entry = census_ledger.charge(ledger, run_id, epsilon="0.01", delta="1e-9", rho="0.00005")
+    return found
 
 
 def name_in(url: str) -> str:

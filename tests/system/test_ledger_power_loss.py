@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import census_ledger
 import pytest
 from census_ledger import TERMS
 from sqlalchemy import event
@@ -56,19 +57,8 @@ class Files:
 
 
 def charge(ledger: Ledger, run_id: str) -> Entry:
-    return ledger.charge(
-        dataset="census",
-        run_id=run_id,
-        epsilon="0.001",
-        delta=0,
-        rho="0.0000005",
-        rho_delta=0,
-        mechanisms=[{"mechanism": "laplace", "scale": "1000"}],
-        config_sha256="a" * 64,
-        insecure_seed=False,
-        version="0.1.0",
-        **TERMS,
-    )
+    found: Entry = census_ledger.charge(ledger, run_id, epsilon="0.001", rho="0.0000005")
+    return found
 
 
 def keep(path: Path, told: list[str]) -> Files:

@@ -100,7 +100,7 @@ def test_its_records_are_those_of_the_files(bundle: Path, level: str) -> None:
     assert {place: number(value) for place, (value, _) in shown.items()} == pytest.approx(
         sums.to_dict(), abs=0.5 + 1e-6
     )
-    cells = ask(bundle, Question(columns=(level,), conditions={}))["cells"]
+    cells = ask(bundle, Question(columns=(level,), conditions={}, product="workers"))["cells"]
     for cell in cells:
         _, interval = shown[cell["values"][level]]
         ends = [number(each) for each in interval.split(" to ")]
@@ -118,7 +118,9 @@ def test_its_shares_are_those_of_the_files(bundle: Path) -> None:
         shown = views[f"Educational attainment: {educ}"]
         for place, (value, _) in shown.items():
             assert number(value) == pytest.approx(shares.loc[place, educ], rel=0.006)
-    asked = Question(statistic="share", of=("educ",), columns=("state",), conditions={})
+    asked = Question(
+        statistic="share", of=("educ",), columns=("state",), conditions={}, product="workers"
+    )
     cells = ask(bundle, asked)["cells"]
     assert len(cells) == 51 * 7
     for cell in cells:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE, N
 from leaks import Search
-from people import RECORD, UNIT, put_people
+from people import count_persons, put_people
 
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
@@ -81,9 +81,7 @@ def test_faults_leave_neither_codes_nor_a_charge(wide: Any) -> None:
 
 
 def test_units_of_several_records(wide: Any) -> None:
-    wide.replace(RECORD, UNIT)
-    wide.replace("dataset: testdata", "dataset: people")
-    wide.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    count_persons(wide)
     put_people(wide)
     (ended,) = pressed(wide, "none")
     assert ended["code"] == 0, ended

@@ -13,9 +13,10 @@ from coded import CodesInMemory
 from estimating import seeded
 from scipy.stats import linregress
 
-from statpress.mechanisms.domain.columns import Categorical, Ordinal
+from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals import synthesis
 from statpress.mechanisms.marginals.analyses import numbers_of
 from statpress.mechanisms.marginals.copies import Posterior, combined
 from statpress.mechanisms.marginals.denoising import Model
@@ -26,9 +27,13 @@ from statpress.mechanisms.marginals.marginals import (
     Microdata,
 )
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.marginals.synthesis import drawn_targets
 from statpress.mechanisms.mechanism import Target
 
 N = 3000
+SOME = tuple(
+    ColumnGroup(columns=each) for each in (("school", "pay"), ("pay", "sex"), ("pay", "age"))
+)
 COLUMNS = (
     Ordinal(name="school", categories=tuple(range(6))),
     Ordinal(name="pay", categories=tuple(range(7))),
@@ -53,9 +58,10 @@ def drawn(
     epsilon: float,
     seed: int,
     zeros: tuple[Any, ...] = (),
+    columns: tuple[Column, ...] = COLUMNS,
     **knobs: Any,
 ) -> tuple[Marginals, NoisyMarginals]:
-    domain = Domain(COLUMNS, zeros=zeros)
+    domain = Domain(columns, zeros=zeros)
     target = Target(epsilon=epsilon, delta=1e-6, n_records=len(codes), n_cells=2, domain=domain)
     made = Marginals.calibrate(MarginalsKnobs(**knobs), target)
     coded = CodesInMemory(domain, len(codes), tuple(np.ascontiguousarray(codes.T)))
@@ -138,6 +144,57 @@ def test_what_was_not_measured_is_unknown_and_not_independent() -> None:
     assert copies.std(ddof=1) > 0.04
     measured = np.array([np.corrcoef(each[:, 1], each[:, 2])[0, 1] for each in sets])
     assert measured.std(ddof=1) < 0.02
+
+
+def test_what_is_drawn_for_a_pair_that_was_not_measured_is_in_the_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Correlations are about as far apart in copies as in their tables, unless nobody follows."""
+    made, release = drawn(population(np.random.default_rng(7)), 1.0, 7, pairs=SOME, screen="no")
+    posterior = Posterior.of(release, Model.of(release))
+    assert (0, 4) not in release.residuals().variances
+    values = np.arange(6.0), np.arange(5.0)
+
+    def covariance(table: np.ndarray[Any, Any]) -> float:
+        x, y = (each - each @ table.sum(axis=1 - i) for i, each in enumerate(values))
+        return float(x @ table @ y)
+
+    models = [posterior.draw(np.random.default_rng(seed)) for seed in range(20)]
+    tables = np.std([covariance(model.pairs[0, 4]) for model in models], ddof=1)
+
+    def of_copies() -> float:
+        found = of(made, release)[1]
+        return float(np.std([np.cov(each[:, 0], each[:, 4])[0, 1] for each in found], ddof=1))
+
+    assert of_copies() > 0.5 * tables
+    monkeypatch.setattr(synthesis, "drawn_targets", lambda *given: (drawn_targets(*given)[0], []))
+    assert of_copies() < 0.3 * tables
+
+
+def test_a_nearly_certain_relation_is_not_broken_to_fit_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who does not work has no hours; were all tables alike, several in a hundred would."""
+    rng = np.random.default_rng(8)
+    works = rng.random(N) < 0.6
+    hours = np.where(works, rng.integers(1, 5, N), 0)
+    codes = np.column_stack([works, hours, *(rng.integers(0, 4, N) for _ in range(7))])
+    columns = (
+        Categorical(name="works", categories=("no", "yes")),
+        Ordinal(name="hours", categories=tuple(range(5))),
+        *(Categorical(name=f"other_{i}", categories=tuple("abcd")) for i in range(7)),
+    )
+    made, release = drawn(codes.astype(np.uint8), 1.0, 8, columns=columns, copies=5)
+
+    def broken() -> float:
+        return float(
+            np.mean([(each[:, 0] > 0) != (each[:, 1] > 0) for each in of(made, release)[1]])
+        )
+
+    weighted = broken()
+    monkeypatch.setattr(synthesis, "MOST_WEIGHT", synthesis.LEAST_WEIGHT)
+    assert weighted < 0.03
+    assert broken() > 0.06
 
 
 def test_a_drawn_model_has_its_margins() -> None:

@@ -201,6 +201,26 @@ def test_classes_take_out_what_pairs_do_not_share() -> None:
     assert all(np.array_equal(found[p], again[p]) for p in found)
 
 
+def test_pairs_that_are_left_out_follow_from_the_others() -> None:
+    """Unlike pairs that are given as independent; a column without any pair keeps its one-way."""
+    one_way, true = mixture(1, (6, 5, 7, 4, 6, 5, 8, 4, 6, 5))
+    left_out = {(0, 1), (2, 7)} | {pair for pair in true if 9 in pair}
+    independent = {p: np.multiply.outer(one_way[p[0]], one_way[p[1]]) for p in true}
+    given = {pair: table for pair, table in true.items() if pair not in left_out}
+    found = LatentClasses.of(one_way, given, np.random.default_rng(3))
+    twin = LatentClasses.of(
+        one_way, {**given, **{p: independent[p] for p in left_out}}, np.random.default_rng(3)
+    )
+    for pair in ((0, 1), (2, 7)):
+        errors = [
+            np.abs(table - true[pair]).sum()
+            for table in (found.table(pair), twin.table(pair), independent[pair])
+        ]
+        assert errors[0] < 0.3 * min(errors[1:])
+    assert np.abs(found.table((3, 9)).sum(axis=0) - one_way[9]).max() < 0.01
+    assert np.abs(found.table((3, 9)) - independent[3, 9]).sum() < 0.05
+
+
 def test_a_pair_that_the_classes_do_not_know_is_left() -> None:
     """What is far from them by much more than its noise keeps what it has."""
     one_way, pairs = mixture(4)

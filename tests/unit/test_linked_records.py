@@ -11,7 +11,7 @@ from coded import CodesInMemory
 from households import loaded, made_up, record_of
 
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals.linked import LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
 from statpress.mechanisms.marginals.target_tables import (

@@ -15,7 +15,7 @@ from statpress.configs.sources import SparkSourceConfig
 from statpress.configs.tables import KEY_TWICE, NO_KEY, ORPHANS, PERSON_TWICE, key_faults
 from statpress.mechanisms.domain.columns import Integer, Numeric, Slot
 from statpress.mechanisms.errors import ColumnTypeError, ConfigError
-from statpress.tasks.source import linked_records
+from statpress.tasks.source import linked
 from statpress.tasks.source.aggregates import source_of
 
 
@@ -111,7 +111,7 @@ def test_wide_cells_are_impossible_only_whatever_they_hold(column: Any) -> None:
 
 
 def faults(folder: Path) -> dict[str, int]:
-    return linked_records.key_faults(source_of(loaded(folder)), folder)
+    return linked.key_faults(source_of(loaded(folder)), folder)
 
 
 def test_faults_of_keys_are_counted_by_households(tmp_path: Path) -> None:

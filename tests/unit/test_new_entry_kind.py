@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from statpress.mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
+from statpress.tasks.ledger.account_rules import OF_DATASET
 from statpress.tasks.ledger.accounts import State, Status, refusal
 from statpress.tasks.ledger.entries import (
     MEASURES,
@@ -27,7 +28,6 @@ from statpress.tasks.ledger.entries import (
 from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import (
-    OF_DATASET,
     OF_RUN,
     RULES,
     Balance,

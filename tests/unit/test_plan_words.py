@@ -7,7 +7,7 @@ from pathlib import Path
 from requirements import needed
 
 from statpress.configs.loading import load
-from statpress.flows.facts import plan_report
+from statpress.flows.plan_facts import plan_report
 from statpress.mechanisms.mechanism import figure, label, shown
 from statpress.tasks.report.report import PARAMETERS
 

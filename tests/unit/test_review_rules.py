@@ -16,7 +16,8 @@ from statpress.mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from statpress.tasks.ledger import rules as review_rules
+from statpress.tasks.ledger import account_rules
+from statpress.tasks.ledger.account_rules import approvers_statement
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.chain import next_entry, repeated, replay, resume
 from statpress.tasks.ledger.entries import (
@@ -26,7 +27,7 @@ from statpress.tasks.ledger.entries import (
     public_text,
     sign_statement,
 )
-from statpress.tasks.ledger.rules import approvers_statement, check_decision, decision_statement
+from statpress.tasks.ledger.rules import check_decision, decision_statement
 
 NOW = "2026-01-01T00:00:00+00:00"
 FIRST, SECOND, THIEF = (Ed25519PrivateKey.from_private_bytes(c * 32) for c in (b"1", b"2", b"3"))
@@ -299,9 +300,9 @@ def test_a_statement_without_the_entry_before_could_be_used_again(
     """The broken twin of the test above."""
     honest = approvers_statement
     monkeypatch.setattr(
-        review_rules, "approvers_statement", lambda account, body: honest(account, body)[:-1]
+        account_rules, "approvers_statement", lambda account, body: honest(account, body)[:-1]
     )
-    monkeypatch.setitem(globals(), "approvers_statement", review_rules.approvers_statement)
+    monkeypatch.setitem(globals(), "approvers_statement", account_rules.approvers_statement)
     old = journal.approvers(FIRST, by=FIRST)
     journal.add("set-approvers", old)
     journal.add("set-approvers", journal.approvers(FIRST, SECOND, by=FIRST))

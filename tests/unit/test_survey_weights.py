@@ -9,8 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coded import in_memory
+from statpress.mechanisms.marginals.linked import LinkedKnobs, LinkedMarginals
 
-from statpress.mechanisms.domain.columns import Column, Integer, Numeric
+from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Slot
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals import measurement
@@ -181,3 +182,28 @@ def test_records_carry_raked_weights_in_every_copy() -> None:
 def test_columns_that_do_not_serve_a_weight_are_refused(weight: SurveyWeight) -> None:
     with pytest.raises(ConfigError, match=r"weight|totals"):
         made(weight)
+
+
+def test_weights_of_households_are_measured_with_every_place_at_the_loss_of_any_column() -> None:
+    relation = Integer(name="relation", lower=0, upper=2)
+    slots = [
+        Slot(name=f"relation_{place}", of=relation, place=place, size_name="n") for place in (1, 2)
+    ]
+    size, tenure = Integer(name="n", lower=0, upper=2), Integer(name="tenure", lower=0, upper=2)
+    weight = Numeric(name="w", edges=EDGES)
+    linked = Domain((tenure, weight, size, *slots))
+    target = Target(epsilon=0.3, delta=1e-6, n_records=N, n_cells=2, domain=linked)
+    found = LinkedMarginals.calibrate(
+        LinkedKnobs(weight=SurveyWeight(column="w", strata="tenure")), target
+    )
+    plain = LinkedMarginals.calibrate(LinkedKnobs(), target)
+    frame = {"n_records": N, "n_cells": 2}
+    assert found.loss(**frame).mu_squared == plain.loss(**frame).mu_squared
+    sizes = rng.integers(0, 3, N)
+    persons = [np.where(sizes >= place, rng.integers(0, 3, N), 3) for place in (1, 2)]
+    columns = [rng.integers(0, 3, N), rng.integers(0, 3, N), sizes, *persons]
+    codes = np.stack(columns, axis=1).astype(np.uint8)
+    release = found.release(in_memory(linked, codes), SeededRandomness(np.random.PCG64(2)))
+    asked = {pair for pair in itertools.combinations(range(5), 2) if {0, 1} & {*pair}}
+    assert asked <= {table.group for table in release.tables}
+    assert found.mu**2 * Fraction(99, 100) < spent(release) <= found.mu**2

@@ -7,9 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from coded import in_memory
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from statpress.mechanisms.domain.columns import Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
@@ -26,7 +27,9 @@ from statpress.mechanisms.marginals.linear_moments import (
 )
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, combine
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.weighted_sums import Weights
+from statpress.tasks.release.formulas import fitted
 
 N = 3000
 RNG = np.random.default_rng(3)
@@ -262,3 +265,93 @@ def test_copies_count_their_own_weights() -> None:
     r = np.cov(X, Y, aweights=weights)
     correlation = copied.correlation("x", "y", {})
     assert correlation.value == pytest.approx(r[0, 1] / math.sqrt(r[0, 0] * r[1, 1]))
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_figures_of_copies_have_the_variance_of_their_design(design: str) -> None:
+    strata, cluster = DESIGNS[design]
+    own = analyses(WHOLE, strata=strata, cluster=cluster)
+    columns = (None if strata is None else STRATUM, None if cluster is None else CLUSTER)
+    drawn = SampleDesign(*columns)
+    copies = [Copy(CODES.astype(np.int64), W, drawn)] * 2
+    copied = CopiedAnalyses(
+        domain=DOMAIN, residuals=own.residuals, sample=own.sample, weights=own.weights,
+        copies=copies,
+    )  # fmt: skip
+
+    def of_mean(there: np.ndarray) -> np.ndarray:
+        return there * W * (X - W[there] @ X[there] / W[there].sum()) / W[there].sum()
+
+    some, others = Y > 4, Y < 3
+    parts = {
+        "total": W * X,
+        "mean": of_mean(np.ones(N, dtype=bool)),
+        "mean of some": of_mean(some),
+        "difference": of_mean(some) - of_mean(others),
+    }
+    found = {
+        "total": copied.total("x", {}),
+        "mean": copied.mean("x", {}),
+        "mean of some": copied.mean("x", {"y": range(5, 9)}),
+        "difference": copied.difference("x", {"y": range(5, 9)}, {"y": range(3)}),
+    }
+    for figure, interval in found.items():
+        assert interval.sampling == design
+        wanted = designed(parts[figure], *columns)
+        if design == "independent draws":  # by the records that count
+            assert interval.standard_error**2 == pytest.approx(wanted, rel=0.01)
+        else:
+            assert interval.standard_error**2 == pytest.approx(wanted, rel=1e-9)
+    mean = found["mean"]
+    clusters = {"clusters": 11, "strata and clusters": 9}.get(design)
+    reach = (mean.upper - mean.value) / mean.standard_error
+    if clusters is None:
+        assert reach == pytest.approx(norm.ppf(0.975))
+    else:  # Barnard and Rubin's degrees of freedom of copies that agree
+        assert reach == pytest.approx(t.ppf(0.975, clusters * (clusters + 1) / (clusters + 3)))
+
+
+def test_a_correlation_of_copies_is_linearised() -> None:
+    """By resampling clusters: the standard error of Fisher's z."""
+    own, drawn = analyses(WHOLE, strata=0, cluster=1), SampleDesign(STRATUM, CLUSTER)
+    copied = CopiedAnalyses(
+        domain=DOMAIN, residuals=own.residuals, sample=own.sample, weights=own.weights,
+        copies=[Copy(CODES.astype(np.int64), W, drawn)] * 2,
+    )  # fmt: skip
+    found = copied.correlation("x", "y", {})
+    z = []
+    for left_out in range(12):  # the jackknife of one cluster in a stratum of four
+        weights = np.where(left_out == CLUSTER, 0.0, W)
+        weights[(left_out // 4 == CLUSTER // 4) & (left_out != CLUSTER)] *= 4 / 3
+        covariance = np.cov(X, Y, aweights=weights)
+        z.append(np.arctanh(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1])))
+    by_stratum = np.array(z).reshape(3, 4)
+    jackknife = 3 / 4 * ((by_stratum - by_stratum.mean(axis=1, keepdims=True)) ** 2).sum()
+    error = math.sqrt(jackknife) * (1 - found.value**2)
+    assert found.standard_error == pytest.approx(error, rel=0.1)
+
+
+def test_regressions_of_a_copy_have_the_variance_of_their_design() -> None:
+    records = pd.DataFrame({"x": X, "y": Y, "w": W, "h": STRATUM, "c": CLUSTER})
+    x = np.column_stack([np.ones(N), X])
+    inverse = np.linalg.inv((W[:, None] * x).T @ x)
+    slope = inverse @ (x.T @ (W * Y))
+    parts = (W * (Y - x @ slope))[:, None] * x @ inverse
+    found, spread = fitted("y ~ x", records, "w", "h", "c")
+    assert found.to_numpy() == pytest.approx(slope)
+
+    def wanted_of(parts: np.ndarray) -> list[float]:  # at least that of single records
+        return [max(designed(p, STRATUM, c) for c in (CLUSTER, None)) for p in parts.T]
+
+    wanted = wanted_of(parts)
+    assert spread.to_numpy() == pytest.approx(wanted)
+    means = fitted("y ~ 1", records, "w", "h", "c")[1].to_numpy()
+    assert means[0] > 1.5 * fitted("y ~ 1", records, "w")[1].to_numpy()[0]  # the twin: no design
+    blank = records.assign(x=records["x"].where(records["y"] < 8))
+    some = blank["x"].notna().to_numpy()
+    inverse = np.linalg.inv((W[some, None] * x[some]).T @ x[some])
+    left = Y[some] - x[some] @ (inverse @ (x[some].T @ (W[some] * Y[some])))
+    parts = np.zeros((N, 2))
+    parts[some] = (W[some] * left)[:, None] * x[some] @ inverse
+    spread = fitted("y ~ x", blank, "w", "h", "c")[1].to_numpy()
+    assert spread == pytest.approx(wanted_of(parts))

@@ -5,7 +5,7 @@ columns, its number of persons, and the columns of as many persons as it may hav
 one record and has one cell in every table, whatever its size; so replacing a household with all its
 persons moves two counts of a table by one each, and the loss is that of units of one record. That
 the record depends on the household's own rows alone is for whoever makes it
-(``tasks.source.linked_records``).
+(``tasks.source.linked``).
 
 That sizes and persons agree follows from the columns (``mechanisms.marginals.presence``), and is
 held to by the start of the records and by every swap, as are the declared rules.
@@ -14,14 +14,15 @@ held to by the start of the records and by every swap, as are the declared rules
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from statpress.mechanisms.domain.columns import Column, Slot
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.presence import Presence
-from statpress.mechanisms.mechanism import Kind, Target
+from statpress.mechanisms.marginals.survey_weights import SurveyWeight
+from statpress.mechanisms.mechanism import OF_A_SECTION, Kind, Target
 from statpress.mechanisms.tables.count_tables import PAIRS, MicrodataKind
 
 
@@ -33,10 +34,12 @@ class LinkedKnobs:
         one_way_share: Of the budget for tables of single columns; by default from the size of the
             data and of the tables.
         screen_share: Of the budget for the scores of pairs, likewise.
+        weight: Of households, set by the section ``weight`` of a config.
     """
 
     one_way_share: float | None = None
     screen_share: float | None = None
+    weight: SurveyWeight | None = field(default=None, metadata=OF_A_SECTION)
 
 
 class LinkedKind(MicrodataKind):
@@ -94,5 +97,6 @@ class LinkedMarginals(Marginals):
                 one_way_share=knobs.one_way_share,
                 screen_share=knobs.screen_share,
                 copies=1,
+                weight=knobs.weight,
             )
         return super().calibrate(knobs, target)

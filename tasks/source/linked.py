@@ -60,7 +60,7 @@ class LinkedSource:
         size: Name of the column with the number of persons.
     """
 
-    engine: ClassVar[str] = "linked"
+    engine: ClassVar[str] = "linked_records"
 
     households: Source
     persons: Source

@@ -1,0 +1,128 @@
+"""Weights of households, which their persons inherit, through the whole flow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from households import CONFIG, made_up, write
+from requirements import needed
+
+import statpress
+from statpress.mechanisms import errors
+
+DATASET = "households"
+WEIGHT = """\
+weight:
+  column: households.wgt
+  edges: [0, 10, 20, 50]
+  calibrate: {tenure: [9000, 5000, 0], n_persons: [2000, 4000, 3000, 5000]}
+  design: {strata: tenure}
+rules:
+"""
+
+
+@pytest.fixture
+def office(agency: Any) -> Any:
+    """An agency with 400 households, each with its weight."""
+    text = CONFIG.replace("testdata", DATASET).replace("rules:\n", WEIGHT)
+    text = text.replace("columns: [tenure,", "columns: [tenure, wgt,")
+    agency.text = text.replace(
+        "{directory: releases}", "{directory: releases, formats: [parquet, csv, dta, sav]}"
+    )
+    agency.config.write_text(agency.text, encoding="utf-8")
+    agency.register(dataset=DATASET, unit="household", n_records=400, epsilon="100")
+    write(agency.config.parent, *made_up(400))
+    path = agency.config.parent / "households.parquet"
+    weights = pa.array([5.0 + 3 * (i % 11) for i in range(400)])
+    pq.write_table(pq.read_table(path).append_column("wgt", weights), path)
+    return agency
+
+
+def test_persons_have_the_raked_weight_of_their_household(office: Any) -> None:
+    bundle = office.run(insecure_seed=4).bundle
+    release = statpress.open(bundle)
+    households, persons = release.households(), release.persons()
+    merged = persons.merge(households, on="household_id", suffixes=("", "_of_household"))
+    assert len(merged) == len(persons)
+    assert merged["weight"].tolist() == merged["weight_of_household"].tolist()
+    by_size = households.groupby("n_persons")["weight"].sum()
+    assert by_size.tolist() == pytest.approx([2000, 4000, 3000, 5000])
+    assert persons["weight"].sum() == pytest.approx(4000 + 2 * 3000 + 3 * 5000)
+    rows = pq.read_table(bundle / "data" / "survey_calibration.parquet").to_pylist()
+    assert [row["total"] for row in rows] == [9000, 5000, 0, 2000, 4000, 3000, 5000]
+    stated = json.loads((bundle / "privacy.json").read_text())
+    drawn = [each["columns"] for each in stated["products"]["survey"]["tables"]]
+    assert all(["wgt", name] in drawn for name in ("n_persons", "relation_1", "age_3"))
+    assert any("taken as given" in sentence for sentence in stated["not_covered"])
+    assert "Persons have that of their household" in (bundle / "README.md").read_text()
+    assert "wgt" in (bundle / "config.yaml").read_text()
+
+
+def test_the_files_of_stata_and_spss_merge_with_weights(office: Any) -> None:
+    """A weighted cross table of persons, as an analyst makes it of either file."""
+    pyreadstat = needed("pyreadstat")
+    bundle = office.run(insecure_seed=4).bundle
+    release = statpress.open(bundle)
+    merged = release.persons().merge(release.households()[["household_id", "tenure"]])
+    wanted = merged.pivot_table(
+        "weight", "relation", "tenure", aggfunc="sum", observed=True, fill_value=0
+    )
+    assert wanted.to_numpy().sum() == pytest.approx(4000 + 2 * 3000 + 3 * 5000)
+    for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
+        tables = {}
+        for stem in ("households", "persons"):
+            path = bundle / "data" / f"survey_{stem}.{suffix}"
+            tables[stem], meta = read(path, apply_value_formats=True)
+            assert "weight" in meta.column_names_to_labels["weight"]
+        own = tables["persons"].merge(tables["households"][["household_id", "tenure"]])
+        found = own.pivot_table(
+            "weight", "relation", "tenure", aggfunc="sum", observed=True, fill_value=0
+        )
+        assert sorted(found.to_numpy().ravel()) == pytest.approx(sorted(wanted.to_numpy().ravel()))
+
+
+def test_weighted_figures_of_households_have_intervals(office: Any) -> None:
+    release = statpress.open(office.run(insecure_seed=4).bundle)
+    path: Path = office.config.parent / "households.parquet"
+    table = pq.read_table(path).to_pandas()
+    classes = np.array([5.0, 15.0, 35.0])[np.digitize(table["wgt"], [10, 20])]
+    found = release.share("tenure", weight=True, confidence=1 - 1e-9).frame()
+    owners = found[found["tenure"] == "own"]
+    true = classes[table["tenure"] == "own"].sum() / classes.sum()
+    assert owners["lower"].item() < true < owners["upper"].item()
+    of_all = release.mean("n_persons", weight=True, of="population").frame()
+    assert of_all["sampling"].tolist() == ["strata"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("households.wgt", "wgt", "write 'column: households.NAME'"),
+        ("households.wgt", "persons.wgt", "which their persons have"),
+        ("households.wgt", "households.tenure", "declared by the edges of 'weight'"),
+        ("strata: tenure", "strata: relation", "no column 'relation'"),
+        ("strata: tenure", "cluster: age_1", "no column 'age_1'"),
+        ("[tenure, wgt,", "[tenure,", "none lists 'wgt'"),
+    ],
+)
+def test_a_weight_that_is_not_of_households_is_refused(
+    office: Any, old: str, new: str, words: str
+) -> None:
+    office.replace(old, new)
+    with pytest.raises(errors.ConfigError, match=r"\.yaml") as raised:
+        office.run()
+    assert words in str(raised.value)
+    assert not any(each.kind == "charge" for each in office.entries())
+
+
+def test_a_weight_out_of_its_range_is_refused_before_the_charge(office: Any) -> None:
+    office.replace("edges: [0, 10, 20, 50]", "edges: [6, 10, 20, 50]")
+    with pytest.raises(errors.QualityGateError):
+        office.run()
+    assert not any(each.kind == "charge" for each in office.entries())
