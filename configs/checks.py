@@ -31,7 +31,7 @@ from statpress.configs import formats
 from statpress.configs.declared_columns import build_zero
 from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.release_config import CheckConfig, ReleaseConfig
-from statpress.configs.yaml_text import Document, Findings, placed, read_text
+from statpress.configs.yaml_text import Document, Findings, lines_of, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, Slot, labels
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
@@ -112,6 +112,8 @@ def columns_in_order(
     for name, column in config.columns.items():
 
         def read_lines(relative: str, name: str = name) -> list[str]:
+            if (listed := lines_of(relative)) is not None:
+                return [line for line in listed if line.strip()]
             where = document.where((*place_of_column(config, name), "categories"))
             path = (folder / relative).resolve()
             if path.suffix != ".txt" or folder.resolve() not in path.parents:

@@ -138,7 +138,7 @@ class Section(BaseModel):
 
 
 class CategoriesFile(Section):
-    """Categories kept in a text file of their own, one a line, UTF-8."""
+    """Categories kept in a text file of their own, one a line, UTF-8; or the text itself."""
 
     file: StrictStr
 

@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from pydantic import Field, StrictStr
 
 from statpress.configs.declared_columns import Name, Section
-from statpress.configs.yaml_text import Document, Findings, Place, read_text
+from statpress.configs.yaml_text import Document, Findings, Place, as_value, lines_of, read_text
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.places.outlines import LONGEST, Outlines, Ring, is_path, simplified, tile
 from statpress.mechanisms.places.tree import Geography, Tree
 
 TextFile = StrictStr | Annotated[list[StrictStr], Field(min_length=1)]
-"""A path from the config's folder, or the lines of the file themselves."""
+"""A path from the config's folder, or the lines of the file themselves: a list, or one text."""
 
 FILES = ("file", "names", "sizes", "boundaries")
 _CSV, _FEATURES = ".csv", (".geojson", ".topojson")
@@ -92,7 +92,7 @@ def geographies(
     document: Document,
     path_of: Callable[[str, str, Sequence[str]], Path],
     findings: Findings,
-) -> tuple[dict[str, Geography], dict[Place, list[str]]]:
+) -> tuple[dict[str, Geography], dict[Place, list[str] | str]]:
     """The geographies that are in order, by column, and the lines of their files by place.
 
     Args:
@@ -104,7 +104,7 @@ def geographies(
         findings: Take what is wrong.
     """
     found: dict[str, Geography] = {}
-    texts: dict[Place, list[str]] = {}
+    texts: dict[Place, list[str] | str] = {}
     for name, section in config.items():
         with findings.noting():
             lines: dict[str, list[_Line]] = {}
@@ -113,14 +113,16 @@ def geographies(
                     continue
                 where = document.where(("geography", name, key))
                 written, label, features = given, where, False
-                if isinstance(given, str):
+                if isinstance(given, str) and (text_itself := lines_of(given)) is not None:
+                    written = text_itself
+                elif isinstance(given, str):
                     label = f"{where}: {given}"
                     endings = (_CSV, *_FEATURES) if key == "boundaries" else (_CSV,)
                     path = path_of(given, where, endings)
                     text = read_text(path, label)
                     features = path.suffix in _FEATURES
                     written = _outlined(text, label) if features else text.splitlines()
-                    texts["geography", name, key] = written
+                    texts["geography", name, key] = as_value(written)
                 lines[key] = list(_parsed(written, label, features=features))
             found[name] = _geography(name, section, columns, lines, document)
     return found, texts

@@ -38,7 +38,7 @@ from statpress.configs.series import dated
 from statpress.configs.tables import key_faults
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
 from statpress.configs.weight import survey_weight
-from statpress.configs.yaml_text import Document, Findings, parse, placed, read_text
+from statpress.configs.yaml_text import Document, Findings, as_value, parse, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
@@ -533,7 +533,9 @@ def _whole_text(
         if isinstance(getattr(column, "categories", None), CategoriesFile):
             built = declared[name]
             assert isinstance(built, Categorical | Ordinal)
-            lines[*place_of_column(config, name), "categories"] = list(built.categories)
+            listed = as_value([str(each) for each in built.categories])
+            whole = {"file": listed} if isinstance(listed, str) else list(built.categories)
+            lines[*place_of_column(config, name), "categories"] = whole
     for request in requests:
         written = getattr(config.products[request.name], "known", None) or {}
         for key, total in (getattr(request.knobs, "known", None) or {}).items():

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -36,7 +37,7 @@ from statpress.mechanisms.errors import (
 )
 
 Place = tuple[str | int, ...]
-LONGEST = 16_000_000
+LONGEST = 64_000_000
 """Bytes of the longest config, and of the longest file that is read into one."""
 
 _MOST_VALUES = 1_000_000
@@ -230,6 +231,19 @@ class _Builder:
         return f"{self.name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
 
+_MOST_LISTED = 10_000
+
+
+def as_value(lines: Sequence[str]) -> list[str] | str:
+    """The lines of a file in a config: a list, or one text where a list would be read slowly."""
+    return list(lines) if len(lines) <= _MOST_LISTED else "\n".join([*lines, ""])
+
+
+def lines_of(text: str) -> list[str] | None:
+    """The lines of a text that ``as_value`` made; None for a path, which has one line."""
+    return text.splitlines() if "\n" in text else None
+
+
 def read_text(path: Path, where: str) -> str:
     """UTF-8 text with line feeds, without a byte order mark.
 
@@ -242,8 +256,9 @@ def read_text(path: Path, where: str) -> str:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(LONGEST + 1)  # what is longer is not held
-        if len(content) <= LONGEST:
+            longer = os.fstat(file.fileno()).st_size > LONGEST  # and is not held
+            content = b"" if longer else file.read(LONGEST + 1)
+        if not longer and len(content) <= LONGEST:
             text = content.decode("utf-8-sig")
             return text.replace("\r\n", "\n").replace("\r", "\n")
         problem = f"The file is longer than {LONGEST // 10**6} MB. No config is; is this the data?"

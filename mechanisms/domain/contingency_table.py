@@ -248,12 +248,33 @@ MOST_CELLS = 5 * 10**7
 """Most cells of all tables that are asked for at once: 400 MB of counts."""
 
 
+class Numbers(Protocol):
+    """int64[n, ...], in memory or in a file, of which some of the first axis is used at once."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]: ...
+
+    def __setitem__(self, rows: slice, values: NDArray[Any], /) -> None: ...
+
+
+Room = Callable[[tuple[int, ...]], Numbers]
+"""Gives zeros of a shape, to be filled with what a mechanism draws or what follows from that."""
+
+
+def in_memory(shape: tuple[int, ...]) -> Numbers:
+    """Zeros int64 of a shape."""
+    return np.zeros(shape, dtype=np.int64)
+
+
 class CodedColumns(Protocol):
     """Private records as codes of declared columns, of which only tables are taken.
 
     Attributes:
         domain: The declared columns; absent records are counted apart.
         n_records: Public number of records, the absent ones included.
+        room: Where large arrays go.
     """
 
     @property
@@ -261,6 +282,9 @@ class CodedColumns(Protocol):
 
     @property
     def n_records(self) -> int: ...
+
+    @property
+    def room(self) -> Room: ...
 
     def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
         """Counts of present records by the codes of each group of columns.
@@ -275,6 +299,40 @@ class CodedColumns(Protocol):
             DomainTooLargeError: As ``check_groups``.
         """
         ...
+
+    def table_at(self, column: int, places: Codes, n: int, group: tuple[int, ...]) -> Counts:
+        """Counts of present records by place and the codes of a group of columns.
+
+        Args:
+            column: Whose codes have places.
+            places: int64[codes], from 0 to n - 1; -1 for a code whose records are left out.
+            n: Number of places, at least 1.
+            group: Positions of other columns, distinct.
+
+        Returns:
+            int64[n, *sizes of the group].
+        """
+        ...
+
+
+def counted_at(
+    chunks: Iterable[Mapping[int, NDArray[Any]]],
+    sizes: Sequence[int],
+    column: int,
+    places: Codes,
+    n: int,
+    group: tuple[int, ...],
+) -> Counts:
+    """``CodedColumns.table_at`` of chunks of records, with the codes of its columns."""
+    counting = GroupCounts([n if at == column else k for at, k in enumerate(sizes)],
+                           [(column, *group)])  # fmt: skip
+    kind = smallest_unsigned(n)
+    for chunk in chunks:
+        own = places[chunk[column]]
+        kept = own >= 0
+        codes = {other: chunk[other][kept] for other in group}
+        counting.add({column: own[kept].astype(kind), **codes})
+    return counting.tables()[0]
 
 
 def check_groups(
@@ -341,8 +399,22 @@ class SelectedColumns:
 
     def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
         """Counts of present records by the codes of each group of the selected columns."""
-        place = [self.coded.domain.names.index(name) for name in self.names]
+        place = self._positions
         return self.coded.tables([tuple(place[column] for column in group) for group in groups])
+
+    def table_at(self, column: int, places: Codes, n: int, group: tuple[int, ...]) -> Counts:
+        """Counts of present records by place and the codes of a group of the selected columns."""
+        at = self._positions
+        return self.coded.table_at(at[column], places, n, tuple(at[each] for each in group))
+
+    @property
+    def room(self) -> Room:
+        """That of the others."""
+        return self.coded.room
+
+    @property
+    def _positions(self) -> list[int]:
+        return [self.coded.domain.names.index(name) for name in self.names]
 
 
 _SPARSEST = 16

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
-from statpress.mechanisms.domain.contingency_table import CodedColumns, check_groups
+from statpress.mechanisms.domain.contingency_table import CodedColumns, Numbers, Room, in_memory
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import (
     ConfigError,
@@ -55,9 +55,14 @@ from statpress.mechanisms.mechanism import (
     Target,
     check_frame,
 )
-from statpress.mechanisms.places.estimates import LevelTable, PlaceEstimates
+from statpress.mechanisms.places.estimates import (
+    LevelTable,
+    PlaceEstimates,
+    blocks_of,
+    places_at_once,
+)
 from statpress.mechanisms.places.readable import read_tables, readable
-from statpress.mechanisms.places.tree import Geography, Places, Tree
+from statpress.mechanisms.places.tree import Blocks, Geography, Places, Tree
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.randomness import (
     Progress,
@@ -70,7 +75,7 @@ if TYPE_CHECKING:
     from statpress.mechanisms.sampling.evidence import Evidence
 
 MOST_CELLS = 50_000_000
-"""Of all tables in all places: 400 MB of noisy counts."""
+"""Of the tables that are worked on at once: 400 MB of noisy counts."""
 _LEAST_LEVEL = 0.2  # of an equal share
 _USABLE = 0.5  # of a count, its standard error
 _DIGITS = 10**6
@@ -150,11 +155,20 @@ class Merged:
             measured[i][only] = 0
         return cls(tuple(levels), tuple(above), tuple(same), tuple(measured))
 
-    def carried(self, values: list[Any]) -> list[Any]:
-        """By level what was measured, with each only child as the place that it is."""
+    def carry(self, values: Sequence[Numbers], at_once: int) -> None:
+        """Complete by level what was measured, with each only child as the place that it is.
+
+        Args:
+            values: int64[n, *cells].
+            at_once: Places that are in memory together.
+        """
         for i, (above, same) in enumerate(zip(self.above, self.same, strict=True), start=1):
-            values[i][same] = values[i - 1][above[same]]
-        return values
+            for first in range(0, len(same) if same.any() else 0, at_once):
+                rows = slice(first, first + at_once)
+                own, parents, only = values[i][rows], above[rows], same[rows]
+                upper = values[i - 1][parents[0] : parents[-1] + 1]
+                own[only] = upper[parents[only] - parents[0]]
+                values[i][rows] = own
 
     def paths(self) -> set[tuple[int, ...]]:
         """For each way down the tree what a record's place is measured with, by level."""
@@ -176,14 +190,16 @@ class NoisyPlaces:
         values: By table int64[n, *cells]: grid steps; of an only child those of the place that
             it is.
         n_records: Public number of records; None where it is private.
+        room: Where large arrays that follow go.
     """
 
     domain: Domain
     geography: Geography
     tables: tuple[MeasuredTable, ...]
     scales: Mapping[Group, Mapping[int, Fraction]]
-    values: tuple[Integers, ...]
+    values: tuple[Numbers, ...]
     n_records: int | None
+    room: Room = in_memory
 
     def estimates(self) -> PlaceEstimates:
         """All tables combined."""
@@ -192,7 +208,7 @@ class NoisyPlaces:
             self.n_records, self.values,
         )  # fmt: skip
 
-    def whole_numbers(self, estimates: PlaceEstimates) -> list[Integers | None]:
+    def whole_numbers(self, estimates: PlaceEstimates) -> list[Numbers | None]:
         """By table whole numbers that are not negative and add up, from the estimates.
 
         Returns:
@@ -203,13 +219,15 @@ class NoisyPlaces:
             sizes = self.geography.sizes.astype(np.int64)
             totals = sums_up(self.geography.tree, sizes)
         asked = [(table.level, table.group) for table in self.tables]
-        return read_tables(estimates, asked, totals, self.n_records)
+        return read_tables(estimates, asked, totals, self.n_records, self.room)
 
     def digest(self) -> str:
         """SHA-256 of all that was drawn, as little-endian int64."""
         digest = hashlib.sha256()
         for values in self.values:
-            digest.update(values.astype("<i8").tobytes())
+            step = places_at_once(values.shape[1:])
+            for first in range(0, values.shape[0], step):
+                digest.update(values[first : first + step].astype("<i8").tobytes())
         return digest.hexdigest()
 
 
@@ -224,7 +242,7 @@ def combined(
     tables: Sequence[MeasuredTable],
     scales: Mapping[Group, Mapping[int, Fraction]],
     n_records: int | None,
-    values: Sequence[Integers] | None = None,
+    values: Sequence[Numbers] | None = None,
 ) -> PlaceEstimates:
     """What tables say together; without values their variances only."""
     tree, totals = geography.tree, {}
@@ -239,8 +257,8 @@ def combined(
             variances = np.full(len(masks), np.inf)
             for mask, scale in scales[group].items():
                 variances[masks == mask] = float(scale / GRID) ** 2
-            counts = None if values is None else values[place] / GRID
-            measured.append(LevelTable(tables[place].level, group, variances, counts))
+            counts = None if values is None else values[place]
+            measured.append(LevelTable(tables[place].level, group, variances, counts, GRID))
     return PlaceEstimates.of(tree, sizes, measured, totals)
 
 
@@ -418,7 +436,7 @@ class PlaceTables:
         replaced = target.adjacency is Adjacency.REPLACE_ONE
         known = target.n_records if replaced and not domain.absent else None
         _check_totals(geography, known)
-        _check_cells(asked, geography, domain, sizes)
+        _check_cells(asked, geography, sizes)
         if known is not None and any(
             len(geography.tree.codes[level]) == 1 and math.prod(sizes[c] for c in group) == 1
             for level, group in asked
@@ -457,6 +475,11 @@ class PlaceTables:
         return readable(asked, totals=self.places.exact)
 
     @property
+    def blocks(self) -> Blocks:
+        """How the tree is cut, so that a part of it is worked on at once."""
+        return blocks_of(self.places.tree, self.sizes, [(t.level, t.group) for t in self.tables])
+
+    @property
     def sensitivity_squared(self) -> int:
         """Of one table, in squared records."""
         return table_sensitivity_squared(self.unit_records, self.adjacency)
@@ -484,23 +507,26 @@ class PlaceTables:
         self, coded: CodedColumns, rng: Randomness, progress: Progress | None = None
     ) -> NoisyPlaces:
         """The private step; charge the ledger before building ``rng``."""
-        tree, scales = self.places.tree, self.scales()
-        values: list[Integers] = [np.zeros(0, np.int64)] * len(self.tables)
-        spent = Fraction(0)
-        for group, own in by_group(self.tables).items():
-            merged = Merged.of(tree, [self.tables[each].level for each in own])
-            spent += max(
-                sum(
-                    self.sensitivity_squared * GRID**2 / equivalent_variance(scales[group][mask])
-                    for mask in path
-                    if mask
-                )
-                for path in merged.paths()
-            )
-            counts = self.counts(coded, group)
-            drawn = []
-            for each, masks in zip(own, merged.measured, strict=True):
-                noisy = counts[self.tables[each].level] * GRID
+        tree, scales, groups = self.places.tree, self.scales(), by_group(self.tables)
+        alike = {
+            group: Merged.of(tree, [self.tables[each].level for each in own])
+            for group, own in groups.items()
+        }
+        spent = sum(
+            (self._dearest(merged, scales[group]) for group, merged in alike.items()), Fraction(0)
+        )
+        GdpFilter(self.mu**2).spend(1, 1 / spent)
+        values = [
+            coded.room((tree.sizes[table.level], *(self.sizes[c] for c in table.group)))
+            for table in self.tables
+        ]
+        for group, own in groups.items():
+            tables = {self.tables[each].level: each for each in own}
+            measured = dict(zip(tables, alike[group].measured, strict=True))
+            for level, rows, counts in self.counts(coded, group):
+                if level not in tables:
+                    continue
+                noisy, masks = counts * GRID, measured[level][rows]
                 for mask, scale in scales[group].items():
                     chosen = np.flatnonzero(masks == mask)
                     shape = (len(chosen), *noisy.shape[1:])
@@ -508,10 +534,9 @@ class PlaceTables:
                         noisy[chosen] += rng.discrete_gaussian(scale, noise).reshape(shape)
                         if progress is not None:
                             progress(noise)
-                drawn.append(noisy)
-            for each, noisy in zip(own, merged.carried(drawn), strict=True):
-                values[each] = noisy
-        GdpFilter(self.mu**2).spend(1, 1 / spent)
+                values[tables[level]][rows] = noisy
+            drawn = [values[each] for each in own]
+            alike[group].carry(drawn, places_at_once(drawn[0].shape[1:]))
         return NoisyPlaces(
             coded.domain,
             self.places,
@@ -519,6 +544,21 @@ class PlaceTables:
             scales,
             tuple(values),
             None if self.public_size is None else coded.n_records,
+            coded.room,
+        )
+
+    def _dearest(self, merged: Merged, scales: Mapping[int, Fraction]) -> Fraction:
+        """What the tables of a group cost on the dearest way down the tree, of mu^2."""
+        return max(
+            sum(
+                (
+                    self.sensitivity_squared * GRID**2 / equivalent_variance(scales[mask])
+                    for mask in path
+                    if mask
+                ),
+                Fraction(0),
+            )
+            for path in merged.paths()
         )
 
     def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
@@ -532,19 +572,34 @@ class PlaceTables:
             for table, masks in zip(own, merged.measured, strict=True):
                 for mask, scale in exact[0].scales[group].items():
                     if (masks == mask).any():
-                        known = [each.values[table][masks == mask] for each in exact]
+                        known = [each.values[table][:][masks == mask] for each in exact]
                         ratios.append((table, masks == mask, of_noise(known, float(scale))))
         return lambda release: sum(
-            ratio(release.values[table][chosen]) for table, chosen, ratio in ratios
+            ratio(release.values[table][:][chosen]) for table, chosen, ratio in ratios
         )
 
-    def counts(self, coded: CodedColumns, group: Group) -> list[Integers]:
-        """By level the exact counts int64[n, *cells]; private."""
-        tree, place = self.places.tree, coded.domain.names.index(self.places.column)
-        (table,) = coded.tables([(place, *group)])
-        leaves = np.zeros((tree.sizes[-1], *table.shape[1:]), np.int64)
-        leaves[self.places.leaves] = table
-        return sums_up(tree, leaves)
+    def counts(self, coded: CodedColumns, group: Group) -> Iterator[tuple[int, slice, Integers]]:
+        """The exact counts of a group in all places of all levels, some at a time; private.
+
+        Yields:
+            A level, some of its places, and int64[of these, *cells].
+        """
+        blocks = self.blocks
+        column = coded.domain.names.index(self.places.column)
+        last, leaves = len(blocks.tree.levels) - 1, self.places.leaves
+        shape = [self.sizes[each] for each in group]
+        top = np.zeros((blocks.tree.sizes[blocks.cut], *shape), np.int64)
+        for block in range(len(blocks)):
+            rows, forest = blocks.rows(block, last), blocks.forest(block)
+            inside = (leaves >= rows.start) & (leaves < rows.stop)
+            places = np.where(inside, leaves - rows.start, -1)
+            own = coded.table_at(column, places, rows.stop - rows.start, group)
+            for level in range(last, blocks.cut, -1):
+                yield level, blocks.rows(block, level), own
+                own = forest.sums(level - blocks.cut, own)
+            top[blocks.rows(block, blocks.cut)] = own
+        for level, own in enumerate(sums_up(blocks.top, top)):
+            yield level, slice(0, len(own)), own
 
     def total(self, release: NoisyPlaces) -> EstimatedTotal | None:
         """The number of records from all tables; None where some are absent, which these omit."""
@@ -683,25 +738,17 @@ def _check_totals(geography: Geography, n_records: int | None) -> None:
 
 
 def _check_cells(
-    asked: Sequence[tuple[int, Group]],
-    geography: Geography,
-    domain: Domain,
-    sizes: Sequence[int],
+    asked: Sequence[tuple[int, Group]], geography: Geography, sizes: Sequence[int]
 ) -> None:
-    """Refuse tables that do not fit into memory, before anything is charged."""
-    place = domain.names.index(geography.column)
-    for group in {group for _, group in asked}:
-        check_groups(domain, [(place, *group)])
-    cells = sum(
-        geography.tree.sizes[level] * math.prod(sizes[column] for column in group)
-        for level, group in asked
-    )
-    if cells > MOST_CELLS:
+    """Refuse tables that cannot be worked on in parts that fit into memory."""
+    blocks = blocks_of(geography.tree, sizes, asked)
+    if blocks.largest > MOST_CELLS:
         raise DomainTooLargeError(
-            f"The tables of all places have {cells:,} cells, more than the {MOST_CELLS:,} that "
-            "are held at once.",
+            f"The tables of one place of the level '{geography.tree.levels[blocks.cut]}' and of "
+            f"those in it have {blocks.largest:,} cells, more than the {MOST_CELLS:,} that are "
+            "held at once.",
             where="at",
-            next_step="Use smaller tables at the lowest levels.",
+            next_step="Use smaller tables at the lowest levels, or declare levels between.",
         )
 
 

@@ -14,15 +14,15 @@ intractable (Irving and Jerrum 1994, doi 10.1137/S0097539790191010). It is left 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from statpress.mechanisms.domain.contingency_table import Numbers, Room, in_memory
 from statpress.mechanisms.marginals.target_tables import Floats, Group, Integers
 from statpress.mechanisms.places.estimates import PlaceEstimates
-from statpress.mechanisms.places.reading import read
-from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.places.reading import read, read_below
 
 LevelGroup = tuple[int, Group]
 """A level, and the columns of a table of it."""
@@ -108,7 +108,8 @@ def read_tables(
     tables: Sequence[LevelGroup],
     totals: Sequence[Integers] | None,
     n_records: int | None,
-) -> list[Integers | None]:
+    room: Room = in_memory,
+) -> list[Numbers | None]:
     """Whole numbers of every table, at least 0, that add up over places and over columns.
 
     Args:
@@ -116,50 +117,99 @@ def read_tables(
         tables: The level and the ascending columns of each.
         totals: By level public numbers of records int64[n].
         n_records: Their sum where it is public.
+        room: Where large tables go.
 
     Returns:
         For each table int64[n, *cells]; None for one that cannot be read with the others.
     """
+    tree, blocks = estimates.tree, estimates.blocks
+    found = [
+        room((tree.sizes[level], *(estimates.sizes[c] for c in group))) if read else None
+        for (level, group), read in zip(
+            tables, readable(tables, totals=totals is not None), strict=True
+        )
+    ]
+    planned = readings(tables, totals=totals is not None)
     depth = 1 + max(level for level, _ in tables)
-    tree = estimates.tree
-    cut = Tree(tree.levels[:depth], tree.codes[:depth], tree.parents[: depth - 1])
-    before: list[list[tuple[Group, Integers]]] = [[] for _ in range(depth)]
-    for level in range(depth if totals is not None else 0):
-        assert totals is not None
-        before[level].append(((), totals[level]))
-    for reading in readings(tables, totals=totals is not None):
-        own = [of_reading(estimates, reading, level) for level in range(depth)]
-        margins = [
-            None if shared is None else margin_of(known, group[:shared])
-            for known, group, shared in zip(before, reading.groups, reading.shared, strict=True)
-        ]
-        found = read(
-            cut,
+    last = min(depth, blocks.cut + 1)
+    rows = {level: slice(0, tree.sizes[level]) for level in range(last)}
+    top = _known(totals, rows)
+    for reading in planned:
+        own = [of_reading(estimates, reading, level) for level in rows]
+        margins = [_shared_sums(top, reading, level) for level in rows]
+        whole = read(
+            tree.above(last),
             [table for table, _ in own],
             [variances for _, variances in own],
             total=n_records if margins[0] is None else None,
             margins=margins,
         )
-        for known, group, table in zip(before, reading.groups, found, strict=True):
-            known.append((group, table))
-    return [
-        margin_of(before[level], group)
-        if any(set(group) <= set(each) for each, _ in before[level])
-        else None
-        for level, group in tables
-    ]
+        for level, table in enumerate(whole):
+            top[level].append((reading.groups[level], table))
+    _write(found, tables, rows, top)
+    for block in range(len(blocks)) if depth > last else ():
+        forest = blocks.forest(block, depth)
+        rows = {level: blocks.rows(block, level) for level in range(last, depth)}
+        known, roots = _known(totals, rows), blocks.rows(block, blocks.cut)
+        before = len(top[blocks.cut]) - len(planned)
+        for reading, (_, upper) in zip(planned, top[blocks.cut][before:], strict=True):
+            below = (
+                (
+                    *of_reading(estimates, reading, level, block),
+                    _shared_sums(known, reading, level),
+                )
+                for level in rows
+            )
+            for level, table in zip(rows, read_below(forest, upper[roots], below), strict=True):
+                known[level].append((reading.groups[level], table))
+        _write(found, tables, rows, known)
+    return found
 
 
-def of_reading(estimates: PlaceEstimates, reading: Reading, level: int) -> tuple[Floats, Floats]:
-    """The estimates and variances of a reading at a level, in the order of its axes."""
+Known = dict[int, list[tuple[Group, Integers]]]
+"""By level the tables of some places that were read, or are public, and their columns."""
+
+
+def _known(totals: Sequence[Integers] | None, rows: Mapping[int, slice]) -> Known:
+    """What is public of some places of each level."""
+    return {
+        level: [] if totals is None else [((), totals[level][own])] for level, own in rows.items()
+    }
+
+
+def _write(
+    found: Sequence[Numbers | None],
+    tables: Sequence[LevelGroup],
+    rows: Mapping[int, slice],
+    known: Known,
+) -> None:
+    """Write the tables of some places of each level."""
+    for whole, (level, group) in zip(found, tables, strict=True):
+        if whole is not None and level in rows:
+            whole[rows[level]] = margin_of(known[level], group)
+
+
+def of_reading(
+    estimates: PlaceEstimates, reading: Reading, level: int, block: int | None = None
+) -> tuple[Floats, Floats]:
+    """Estimates and variances of a reading, of a level or its part of a block, in axes' order."""
     group = reading.groups[level]
     ascending = tuple(sorted(group))
-    table = estimates.table(level, ascending)
+    if block is None:
+        table, variances = estimates.table(level, ascending), estimates.variances(level, ascending)
+    else:
+        table, variances = estimates.in_block(block, level, ascending)
     axes = [1 + ascending.index(column) for column in group]
     return (
         np.ascontiguousarray(table.transpose(0, *axes)),
-        np.maximum(estimates.variances(level, ascending), _LEAST_VARIANCE),
+        np.maximum(variances, _LEAST_VARIANCE),
     )
+
+
+def _shared_sums(known: Known, reading: Reading, level: int) -> Integers | None:
+    """The integers of the columns that a reading shares with what was read before."""
+    shared = reading.shared[level]
+    return None if shared is None else margin_of(known[level], reading.groups[level][:shared])
 
 
 def margin_of(known: Sequence[tuple[Group, Integers]], group: Group) -> Integers:

@@ -33,7 +33,7 @@ has no prior; controlled rounding is from Cox 1987 (doi 10.1080/01621459.1987.10
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ from statpress.mechanisms.places.shrinkage import (
     log_evidence,
     quantiles,
 )
-from statpress.mechanisms.places.tree import Places, Tree
+from statpress.mechanisms.places.tree import Forest, Places, Tree
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.rounding import round_to_total
 
@@ -96,22 +96,34 @@ def read(
     _check(tree, estimates, variances, given, total)
     if not np.isfinite(estimates[0]).all():
         raise ValueError(f"read: level '{tree.levels[0]}' has an estimate without a value.")
-    tables: list[Integers] = []
-    for level, (own, margin) in enumerate(zip(estimates, given, strict=True)):
+    root = _root(estimates[0][0], total, None if given[0] is None else given[0][0])
+    below = zip(estimates[1:], variances[1:], given[1:], strict=True)
+    return [root[None], *read_below(tree, root[None], below)]
+
+
+def read_below(
+    forest: Forest,
+    above: Integers,
+    below: Iterable[tuple[Floats, Floats | float, Integers | None]],
+) -> Iterator[Integers]:
+    """Integer tables of all levels but the first, from those of the first.
+
+    Args:
+        forest: Who lies in whom.
+        above: int64[places, *cells] of the first level.
+        below: Of each level further down estimates, variances and margins, as for ``read``.
+    """
+    for level, (own, spread, margin) in enumerate(below, 1):
         table = np.empty(own.shape, dtype=np.int64)
-        if level == 0:
-            table[0] = _root(own[0], total, None if margin is None else margin[0])
-        else:
-            dropped = tuple(range(own.ndim, tables[-1].ndim))
-            above, spread = tables[-1].sum(axis=dropped), variances[level]
-            for rows, block in read_level(tree, level, above, own, spread, margin):
-                table[rows] = block
-        tables.append(table)
-    return tables
+        above = above.sum(axis=tuple(range(own.ndim, above.ndim)))
+        for rows, block in read_level(forest, level, above, own, spread, margin):
+            table[rows] = block
+        yield table
+        above = table
 
 
 def read_level(
-    tree: Tree,
+    tree: Forest,
     level: int,
     above: Integers,
     estimates: Floats,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,11 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
-    """Places of every level, with the children of a place beside each other.
+class Forest:
+    """Places of some levels, with the children of a place beside each other.
 
-    The first level has one place, the root, and every other place lies in one of the level above.
-    Every place but those of the last level has a child: a branch that is shorter than others ends
-    in an only child at each further level, which is the same place once more.
-
-    >>> tree = Tree.of(("nation", "state"), [["all"], ["b", "a"]], [{"b": "all", "a": "all"}])
-    >>> tree.codes[1], tree.parents[0].tolist(), tree.starts(0).tolist()
-    (('b', 'a'), [0, 0], [0, 2])
+    Every place but those of the first level lies in one of the level above, and every place but
+    those of the last level has a child.
 
     Attributes:
         levels: Names of the levels, from the root down.
@@ -43,8 +38,6 @@ class Tree:
     def __post_init__(self) -> None:
         if not len(self.levels) == len(self.codes) == len(self.parents) + 1:
             raise ValueError("a tree has codes for every level, and parents for all but the first")
-        if len(self.codes[0]) != 1:
-            raise ValueError("the first level of a tree has one place")
         for level, parents in enumerate(self.parents, start=1):
             above = np.arange(len(self.codes[level - 1]))
             if len(parents) != len(self.codes[level]) or not np.array_equal(
@@ -53,6 +46,43 @@ class Tree:
                 raise ValueError(f"level {level} has places without a parent, or parents without")
             if np.any(np.diff(parents) < 0):
                 raise ValueError(f"level {level} has children that are not beside each other")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of places of each level."""
+        return tuple(len(codes) for codes in self.codes)
+
+    def starts(self, level: int) -> Places:
+        """int64[n + 1]: the children of place i of a level are starts[i] to starts[i + 1]."""
+        return self._starts[level]
+
+    @cached_property
+    def _starts(self) -> tuple[Places, ...]:
+        return tuple(
+            np.searchsorted(parents, np.arange(len(above) + 1))
+            for parents, above in zip(self.parents, self.codes, strict=False)
+        )
+
+    def sums(self, level: int, values: NDArray[Any]) -> NDArray[Any]:
+        """Sums over children: from values of a level's places (first axis) to the level above."""
+        return np.add.reduceat(values, self._starts[level - 1][:-1], axis=0)
+
+
+class Tree(Forest):
+    """A forest with one place at the first level, the root.
+
+    A branch that is shorter than others ends in an only child at each further level, which is the
+    same place once more.
+
+    >>> tree = Tree.of(("nation", "state"), [["all"], ["b", "a"]], [{"b": "all", "a": "all"}])
+    >>> tree.codes[1], tree.parents[0].tolist(), tree.starts(0).tolist()
+    (('b', 'a'), [0, 0], [0, 2])
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.codes[0]) != 1:
+            raise ValueError("the first level of a tree has one place")
 
     @classmethod
     def of(
@@ -82,25 +112,98 @@ class Tree:
             parents.append(lies_in[order])
         return cls(tuple(levels), tuple(ordered), tuple(parents))
 
+    def above(self, depth: int) -> Tree:
+        """The first levels, so many."""
+        return Tree(self.levels[:depth], self.codes[:depth], self.parents[: depth - 1])
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A tree cut at a level, so that what lies below is worked on some of its places at a time.
+
+    Attributes:
+        tree: The whole.
+        cut: The level; the last one if all is worked on at once.
+        ends: int64[blocks + 1]: places of the level from ends[i] to ends[i + 1] are block i.
+        largest: Cells of the largest block, or of the levels down to the cut if they have more.
+    """
+
+    tree: Tree
+    cut: int
+    ends: Places
+    largest: int
+
+    @classmethod
+    def of(cls, tree: Tree, cells: Sequence[int], most: int) -> Self:
+        """Cut such that blocks have at most so many cells, and the levels down to the cut too.
+
+        Where no cut does, it is the one for which the larger of both is least: a block is then
+        one place of the level of the cut, and what is in it.
+
+        Args:
+            tree: The places.
+            cells: By level those of a place.
+            most: Cells at once.
+        """
+        last, above = len(tree.levels) - 1, 0
+        below: list[Places] = []
+        needed: list[int] = []
+        for cut in range(last + 1):
+            lowest = np.arange(tree.sizes[cut] + 1)
+            before = np.zeros(len(lowest), dtype=np.int64)  # cells below the places before each
+            for level in range(cut, last):
+                lowest = tree.starts(level)[lowest]
+                before += lowest * cells[level + 1]
+            above += tree.sizes[cut] * cells[cut]
+            below.append(before)
+            needed.append(max(above, int(np.diff(before).max())))
+        cut = last if above <= most else needed.index(min(needed))
+        ends, before = [0], below[cut]
+        while ends[-1] < tree.sizes[cut]:
+            fits = int(np.searchsorted(before, before[ends[-1]] + most, side="right")) - 1
+            ends.append(max(fits, ends[-1] + 1))
+        largest = max(needed[cut], int(np.diff(before[ends]).max()))
+        return cls(tree, cut, np.array(ends), largest)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of places of each level."""
-        return tuple(len(codes) for codes in self.codes)
+    def top(self) -> Tree:
+        """The levels down to the cut."""
+        return self.tree.above(self.cut + 1)
 
-    def starts(self, level: int) -> Places:
-        """int64[n + 1]: the children of place i of a level are starts[i] to starts[i + 1]."""
-        return self._starts[level]
+    def rows(self, block: int, level: int) -> slice:
+        """The places of a block at the level of the cut or one below."""
+        first, last = self.ends[block : block + 2].tolist()
+        for above in range(self.cut, level):
+            first, last = self.tree.starts(above)[[first, last]].tolist()
+        return slice(first, last)
 
-    @cached_property
-    def _starts(self) -> tuple[Places, ...]:
-        return tuple(
-            np.searchsorted(parents, np.arange(len(above) + 1))
-            for parents, above in zip(self.parents, self.codes, strict=False)
+    def forest(self, block: int, depth: int | None = None) -> Forest:
+        """The places of a block from the level of the cut down, as positions in the block.
+
+        Args:
+            block: Its number.
+            depth: Levels of the tree that are taken; by default all.
+        """
+        levels = range(self.cut, len(self.tree.levels) if depth is None else depth)
+        rows = [self.rows(block, level) for level in levels]
+        parents = (
+            self.tree.parents[level - 1][own] - above.start
+            for level, above, own in zip(levels[1:], rows, rows[1:], strict=False)
+        )
+        return Forest(
+            tuple(self.tree.levels[level] for level in levels),
+            tuple(self.tree.codes[level][own] for level, own in zip(levels, rows, strict=True)),
+            tuple(parents),
         )
 
-    def sums(self, level: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums over children: from values of a level's places (first axis) to the level above."""
-        return np.add.reduceat(values, self._starts[level - 1][:-1], axis=0)
+    def at(self, level: int, place: int) -> int:
+        """The block of a place of a level below the cut."""
+        for above in range(level, self.cut, -1):
+            place = int(self.tree.parents[above - 1][place])
+        return int(np.searchsorted(self.ends, place, side="right")) - 1
 
 
 @dataclass(frozen=True, eq=False)

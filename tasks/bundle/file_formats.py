@@ -24,7 +24,7 @@ import numpy as np
 
 from statpress.configs import formats
 from statpress.configs.formats import FORMULA_MARKS
-from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.columns import Categorical, Column
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.registry import Registry
@@ -130,6 +130,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [row for batch in read_batches(path, None) for row in batch.to_pylist()]
 
 
+_ROWS, _VALUES = 1 << 16, 1 << 21  # of a batch at least, and otherwise about
 LISTED = 1 << 17
 """Values of a column up to which they are listed rather than compared with its ends."""
 
@@ -223,7 +224,7 @@ def _allowed(column: Column) -> Callable[[Any], Any]:
     import pyarrow.compute as pc
 
     n_declared = column.size - column.missing
-    if n_declared <= LISTED:
+    if n_declared <= LISTED or isinstance(column, Categorical):  # which may be in any order
         listed = pa.array(column.decode(np.arange(n_declared)), arrow_type(column))
 
         def inside(values: Any) -> Any:
@@ -373,7 +374,8 @@ def _read_parquet(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBat
     import pyarrow.parquet
 
     with pyarrow.parquet.ParquetFile(path) as file:
-        yield from file.iter_batches()
+        columns = max(file.metadata.num_columns, 1)
+        yield from file.iter_batches(batch_size=max(_ROWS, _VALUES // columns))
 
 
 CSV = FileFormat(

@@ -289,20 +289,37 @@ def cell_rows(domain: Domain, cells: Codes, figures: Mapping[str, NDArray[Any]])
         cells: int64[K].
         figures: Per name of a further column its values, int64[K] or float64[K].
     """
+    types = {name: values.dtype for name, values in figures.items()}
+    return part_rows(domain, types, lambda: iter([(cells, figures)]))
+
+
+def part_rows(
+    domain: Domain,
+    types: Mapping[str, Any],
+    parts: Callable[[], Iterator[tuple[Codes, Mapping[str, NDArray[Any]]]]],
+) -> Rows:
+    """``cell_rows`` of a table that is made part by part.
+
+    Args:
+        domain: The columns.
+        types: Per name of a further column the NumPy type of its values.
+        parts: Gives cells and figures of each part, in order.
+    """
     import pyarrow as pa
 
     schema = schema_of(domain)
-    for name, values in figures.items():
-        schema = schema.append(pa.field(name, pa.from_numpy_dtype(values.dtype), nullable=False))
+    for name, kind in types.items():
+        schema = schema.append(pa.field(name, pa.from_numpy_dtype(kind), nullable=False))
 
     def batches() -> Iterator[list[Any]]:
         expand = _expander(domain)
-        for start in range(0, len(cells), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            yield [
-                *expand(cells[part], None),
-                *(pa.array(values[part]) for values in figures.values()),
-            ]
+        for cells, figures in parts():
+            for start in range(0, len(cells), _CHUNK):
+                part = slice(start, start + _CHUNK)
+                yield [
+                    *expand(cells[part], None),
+                    *(pa.array(figures[name][part]) for name in types),
+                ]
 
     return Rows(schema, batches)
 

@@ -199,7 +199,7 @@ def dcat_dataset(publication: Publication) -> dict[str, Any]:
         "dct:publisher": _dcat_publisher(publication),
         "dcat:contactPoint": _contact(publication),
         "dct:temporal": _period(package.get("temporal")),
-        "dct:spatial": _location(package.get("spatial")),
+        "dct:spatial": _locations(publication),
         "dcat:landingPage": _node(publication.homepage, "foaf:Document"),
         "dct:conformsTo": _node(_DATA_PACKAGE, "dct:Standard"),
         "dct:provenance": {
@@ -288,6 +288,47 @@ def _location(said: dict[str, Any] | None) -> dict[str, Any] | None:
             "skos:prefLabel": said.get("title"),
         }
     )
+
+
+_MOST_PLACES = 1000
+
+
+def _locations(publication: Publication) -> Any:
+    """What area the records are of, then every place of the tables of places: level and code.
+
+    Levels are listed from the largest places down, as long as all have at most 1,000 places.
+    """
+    about = _location(publication.package.get("spatial"))
+    places: list[dict[str, Any]] = []
+    for stated in publication.privacy["products"].values():
+        geography = stated.get("geography", {"levels": []})
+        files = {
+            each["level"]: each["file"] for each in stated.get("tables", ()) if "level" in each
+        }
+        for level in geography["levels"][1:]:
+            codes = _codes(publication, files[level]) if level in files else []
+            if len(places) + len(codes) > _MOST_PLACES:
+                break
+            places += [
+                {
+                    "@type": "dct:Location",
+                    "dct:type": level,
+                    "dct:identifier": code,
+                    "skos:prefLabel": f"{level} {code}",
+                }
+                for code in codes
+            ]
+    distinct = [each for at, each in enumerate(places) if each not in places[:at]]
+    return [*([about] if about else []), *distinct] if distinct else about
+
+
+def _codes(publication: Publication, stem: str) -> list[str]:
+    """The codes of the places of a file, as far as the data package lists them."""
+    for resource in publication.package["resources"]:
+        if resource["path"].rpartition(".")[0] == f"data/{stem}":
+            first = resource["schema"]["fields"][0]
+            return [str(code) for code in first.get("constraints", {}).get("enum", ())]
+    return []
 
 
 def _time(text: str | None) -> dict[str, str] | None:

@@ -7,12 +7,14 @@ its last column running fastest. They are read back with neither data nor ledger
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import Categorical, labels
+from statpress.mechanisms.domain.contingency_table import Numbers
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import (
@@ -33,6 +36,7 @@ from statpress.mechanisms.marginals.residuals import (
     table_with_errors,
 )
 from statpress.mechanisms.marginals.weighted_sums import Weights
+from statpress.mechanisms.places.estimates import AT_ONCE
 from statpress.mechanisms.places.outlines import Outlines, is_path
 from statpress.mechanisms.places.place_tables import MeasuredTable, NoisyPlaces
 from statpress.mechanisms.places.tree import Geography, Tree
@@ -105,16 +109,7 @@ def read_tables(
     Raises:
         ValueError: The file does not hold them.
     """
-    import pyarrow as pa
-
-    parts = [np.zeros(0, np.int64)]
-    for batch in read_batches(path, None):
-        if "raw" not in batch.schema.names or batch.column("raw").type != pa.int64():
-            raise ValueError("the column 'raw' is missing or of another type")
-        if batch.column("raw").null_count:
-            raise ValueError("the column 'raw' has nulls")
-        parts.append(batch.column("raw").to_numpy(zero_copy_only=False))
-    raw = np.concatenate(parts)
+    raw = np.concatenate([np.zeros(0, np.int64), *map(_raw, read_batches(path, None))])
     shapes = [tuple(sizes[column] for column in group) for group in groups]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     if len(raw) != (ends[-1] if len(ends) else 0):
@@ -123,6 +118,66 @@ def read_tables(
     return [
         part.reshape(shape) for part, shape in zip(np.split(raw, ends)[:-1], shapes, strict=True)
     ]
+
+
+def _raw(rows: Any) -> NDArray[np.int64]:
+    """The noisy counts of a batch or table of Arrow."""
+    import pyarrow as pa
+
+    if "raw" not in rows.schema.names or rows.column("raw").type != pa.int64():
+        raise ValueError("the column 'raw' is missing or of another type")
+    if rows.column("raw").null_count:
+        raise ValueError("the column 'raw' has nulls")
+    return np.asarray(rows.column("raw").to_numpy(zero_copy_only=False))
+
+
+def written_counts(path: Path, shape: tuple[int, ...]) -> Numbers:
+    """The noisy counts of one table in grid steps; a large one stays in its Parquet file.
+
+    Raises:
+        ValueError: The file does not hold them.
+    """
+    if math.prod(shape) <= AT_ONCE or path.suffix != ".parquet":
+        (table,) = read_tables(path, [tuple(range(len(shape)))], shape)
+        return table
+    import pyarrow.parquet
+
+    metadata = pyarrow.parquet.read_metadata(path)
+    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if metadata.num_rows != math.prod(shape):
+        raise ValueError("the table does not have as many cells as its columns say")
+    return _WrittenCounts(path, shape, tuple(np.cumsum([0, *rows]).tolist()))
+
+
+@dataclass(frozen=True)
+class _WrittenCounts:
+    """The noisy counts of a table in a Parquet file.
+
+    Attributes:
+        path: Of the file.
+        shape: Of the table.
+        starts: Where its row groups begin, and the number of its rows.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    def __getitem__(self, rows: slice) -> NDArray[np.int64]:
+        import pyarrow.parquet
+
+        cells = math.prod(self.shape[1:])
+        first, last, _ = (each * cells for each in rows.indices(self.shape[0]))
+        groups = range(
+            bisect.bisect_right(self.starts, first) - 1, bisect.bisect_left(self.starts, last)
+        )
+        with pyarrow.parquet.ParquetFile(self.path) as file:
+            found = _raw(file.read_row_groups(groups, columns=["raw"]))
+        start = self.starts[groups.start]
+        return found[first - start : last - start].reshape(-1, *self.shape[1:])
+
+    def __setitem__(self, rows: slice, values: NDArray[Any]) -> None:
+        raise TypeError("what was published is not changed")
 
 
 def raw_digest(release: NoisyMarginals) -> str:
@@ -391,30 +446,34 @@ def _read_geography(folder: Path, name: str, stated: Mapping[str, Any]) -> Geogr
     if path is None:
         raise ValueError(f"there is no file data/{name}_places")
     levels = tuple(stated["levels"])
-    rows: dict[str, list[Mapping[str, Any]]] = {level: [] for level in levels}
-    for row in read_rows(path):
-        rows[row["level"]].append(row)
-    codes = [[row["place"] for row in rows[level]] for level in levels]
-    within = [{row["place"]: row["within"] for row in rows[level]} for level in levels[1:]]
-    sizes = [row["size"] for row in rows[levels[-1]]]
+    read: dict[str, dict[str, list[Any]]] = {level: {} for level in levels}
+    for batch in read_batches(path, None):
+        values = {key: batch.column(key).to_pylist() for key in batch.schema.names}
+        for level, own in itertools.groupby(range(batch.num_rows), values["level"].__getitem__):
+            rows = list(own)
+            for key, column in values.items():
+                read[level].setdefault(key, []).extend(column[rows[0] : rows[-1] + 1])
+    codes = [read[level]["place"] for level in levels]
+    within = [dict(zip(read[k]["place"], read[k]["within"], strict=True)) for k in levels[1:]]
+    sizes = read[levels[-1]]["size"]
     return Geography(
         column=stated["column"],
         tree=Tree.of(levels, codes, within),
         leaves=np.arange(len(codes[-1])),
-        names=tuple(tuple(row["name"] for row in rows[level]) for level in levels),
+        names=tuple(tuple(read[level]["name"]) for level in levels),
         sizes=None if None in sizes else np.array(sizes, dtype=np.float64),
         exact=bool(stated["known_totals"]),
-        outlines=_read_outlines([rows[level] for level in levels]),
+        outlines=_read_outlines([read[level] for level in levels]),
     )
 
 
-def _read_outlines(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Outlines | None:
-    for level, own in enumerate(rows):
-        paths = tuple(row.get("outline") or "" for row in own)
+def _read_outlines(read: Sequence[Mapping[str, Sequence[Any]]]) -> Outlines | None:
+    for level, own in enumerate(read):
+        paths = tuple(path or "" for path in own.get("outline", ()))
         if any(paths):
             if not all(map(is_path, paths)):
                 raise ValueError("an outline is not a path")
-            return Outlines(level, paths, tuple(row["label"] or "" for row in own))
+            return Outlines(level, paths, tuple(label or "" for label in own["label"]))
     return None
 
 
@@ -442,8 +501,7 @@ def _read(
         if path is None:
             raise ValueError(f"there is no file data/{each['file']}")
         sizes = (geography.tree.sizes[level], *(domain.columns[c].size for c in group))
-        (counts,) = read_tables(path, [tuple(range(len(sizes)))], sizes)
-        values.append(counts)
+        values.append(written_counts(path, sizes))
     exact = "adjacency" not in stated and not stated["absent_records"]
     return NoisyPlaces(
         domain, geography, tuple(tables), scales, tuple(values),

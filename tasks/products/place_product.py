@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Categorical
+from statpress.mechanisms.domain.contingency_table import Numbers
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.estimates.exact_values import coverage
+from statpress.mechanisms.estimates.exact_values import Coverage, coverage
 from statpress.mechanisms.marginals.residuals import GRID
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_tables import (
@@ -25,7 +26,7 @@ from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.tables.count_tables import TABLE
 from statpress.tasks.bundle.file_formats import written_file
-from statpress.tasks.bundle.rows import cell_rows, value_rows
+from statpress.tasks.bundle.rows import part_rows, value_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Intervals, Prose, Section
 from statpress.tasks.pages.numbers import count, measured, share
 from statpress.tasks.products.described_columns import (
@@ -62,6 +63,7 @@ Integers = NDArray[np.int64]
 Planned = PlannedProduct[PlaceTables]
 
 MOST_BARS = 40
+_LARGEST = 5  # errors of a table that the curator sees
 _FIGURES = {
     "raw": (
         "integer",
@@ -104,7 +106,7 @@ class DerivedPlaces:
 
     raw: NoisyPlaces
     estimates: PlaceEstimates
-    whole: Sequence[Integers | None]
+    whole: Sequence[Numbers | None]
 
 
 def stem_of(name: str, tables: Sequence[MeasuredTable], place: int, levels: Sequence[str]) -> str:
@@ -153,40 +155,43 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
         )
         if derived is None:
             return listed
-        estimates = derived.estimates.table(table.level, table.group)
-        variances = derived.estimates.variances(table.level, table.group)
-        errors = np.broadcast_to(
-            np.sqrt(variances).reshape(-1, *[1] * len(table.group)), estimates.shape
-        ).ravel()
-        values = estimates.ravel()
-        figures = {
-            "raw": derived.raw.values[place].ravel(),
-            "estimate": values,
-            "standard_error": errors,
-            "lower": values - NORMAL_95 * errors,
-            "upper": values + NORMAL_95 * errors,
-        }
-        whole = derived.whole[place]
-        if whole is not None:
-            figures["projected"] = whole.ravel()
-        rows = cell_rows(own, np.arange(own.n_cells), figures)
-        return replace(listed, expected=own.n_cells, rows=rows)
+        raw, whole, estimates = derived.raw.values[place], derived.whole[place], derived.estimates
+        kinds = {"integer": np.int64, "number": np.float64}
+        types = {name: kinds[kind] for name, (kind, _) in (_FIGURES | _WHOLE).items()}
+        if whole is None:
+            del types["projected"]
+        cells = math.prod(raw.shape[1:])
+
+        def parts() -> Iterator[tuple[Integers, dict[str, NDArray[Any]]]]:
+            for rows, tables, variances in estimates.by_rows(table.level, table.group):
+                values, errors = tables.ravel(), np.repeat(np.sqrt(variances), cells)
+                figures = {
+                    "raw": raw[rows].ravel(),
+                    "estimate": values,
+                    "standard_error": errors,
+                    "lower": values - NORMAL_95 * errors,
+                    "upper": values + NORMAL_95 * errors,
+                }
+                if whole is not None:
+                    figures["projected"] = whole[rows].ravel()
+                yield np.arange(rows.start * cells, rows.stop * cells), figures
+
+        return replace(listed, expected=own.n_cells, rows=part_rows(own, types, parts))
 
     def working_memory(self, product: Planned) -> WorkingMemory:
-        """By the cells of all tables in all places, and the counts of the smallest places."""
+        """By the cells that are worked on at once, and the number of places."""
         mechanism = product.mechanism
-        cells, sizes = mechanism.rows(n_cells=0), mechanism.sizes
-        leaves = mechanism.places.tree.sizes[-1]
-        counted = max(leaves * math.prod(sizes[c] for c in t.group) for t in mechanism.tables)
+        cells, places = mechanism.blocks.largest, sum(mechanism.places.tree.sizes)
+        rows = min(mechanism.rows(n_cells=0), cells)
         domains = (domain_of(mechanism.places, product.domain, t) for t in mechanism.tables)
         columns = (column for own in domains for column in own.columns)
         return WorkingMemory(
-            draw=2**28 + 24 * cells + 40 * counted,
-            derive=2**28 + 64 * cells + 80 * counted,
-            write=of_rows(cells, tuple(dict.fromkeys(columns))) + 64 * cells,
-            kept=40 * cells + 40 * counted,
-            figure=f"{cells:,} cells of all places",
-            next_step="Use smaller tables at the lowest levels.",
+            draw=2**28 + 64 * cells + 200 * places,
+            derive=2**28 + 144 * cells + 200 * places,
+            write=of_rows(rows, tuple(dict.fromkeys(columns))) + 144 * cells + 400 * places,
+            kept=80 * cells + 200 * places,
+            figure=f"{cells:,} cells of places at once",
+            next_step="Use smaller tables at the lowest levels, or declare levels between.",
         )
 
     def stated(self, product: Planned, raw: NoisyPlaces | None = None) -> dict[str, Any]:
@@ -237,26 +242,35 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
         """Of every table: the root mean square error, and how many intervals hold the count."""
         mechanism, rows, grid, missed = product.mechanism, [], [], []
         for place, table in enumerate(mechanism.tables):
-            exact = mechanism.counts(private, table.group)[table.level]
-            estimates = derived.estimates.table(table.level, table.group)
-            variances = derived.estimates.variances(table.level, table.group)
-            errors = np.sqrt(variances).reshape(-1, *[1] * len(table.group))
             own = domain_of(mechanism.places, product.domain, table)
             words = f"{own.names[0]}: {' × '.join(own.names[1:]) or 'records'}"
             expected = product.expected_error.tables[place].sd
-            true = float(np.sqrt(np.mean((estimates - exact) ** 2)))
-            held = coverage(exact, estimates, errors)
+            squares, held, largest = 0.0, Coverage(0, 0), []
+            found = derived.estimates.by_rows(table.level, table.group)
+            counts = mechanism.counts(private, table.group)
+            exacts = (exact for level, _, exact in counts if level == table.level)
+            for exact, (places, estimates, variances) in zip(exacts, found, strict=True):
+                errors = np.sqrt(variances).reshape(-1, *[1] * len(table.group))
+                inside = coverage(exact, estimates, errors)
+                held = Coverage(held.inside + inside.inside, held.of + inside.of)
+                apart = np.abs(estimates - exact).ravel()
+                squares += float(np.sum(apart**2))
+                first = places.start * (exact.size // len(exact))
+                for cell in np.argsort(-apart, kind="stable")[:_LARGEST].tolist():
+                    figures = float(estimates.flat[cell]), float(exact.flat[cell])
+                    largest.append((-float(apart[cell]), first + cell, *figures))
+                largest = sorted(largest)[:_LARGEST]
+            true = math.sqrt(squares / own.n_cells)
             rows.append(compared(f"{words}, root mean square error", expected, true))
             rows.append(covered(f"{words}, cells whose 95 % interval holds the count", held))
             grid.append([words, measured(expected), measured(true), share(held.share)])
-            apart = np.abs(estimates - exact).ravel()
-            for cell in np.argsort(-apart, kind="stable")[:5].tolist():
-                codes = np.unravel_index(cell, exact.shape)
+            for _, cell, value, count_ in largest:
+                codes = np.unravel_index(cell, [column.size for column in own.columns])
                 where = " · ".join(
                     f"{column.name} {cell_names(column, {})[code]}"
                     for column, code in zip(own.columns, codes, strict=True)
                 )
-                missed.append(Missed(where, float(estimates.flat[cell]), float(exact.flat[cell])))
+                missed.append(Missed(where, value, count_))
         headings = ("table", "sd, promised", "root mean square error, true", "within 95 %")
         blocks = [
             Grid(headings, grid, title="Tables"),
@@ -317,7 +331,7 @@ def _anchor(name: str) -> str:
 def _chart(release: NoisyPlaces, estimates: PlaceEstimates) -> tuple[Chart | None, Fact | None]:
     """The records of the places of the lowest level that is still easily drawn, largest first."""
     tree = release.geography.tree
-    depth = len(estimates.weights[()].tree.levels)
+    depth = estimates.depth(())
     drawn = [level for level in range(1, depth) if tree.sizes[level] <= MOST_BARS]
     if not drawn:
         return None, None

@@ -31,7 +31,12 @@ from statpress.mechanisms.accounting.auditing import (
     IdealTest,
     learnt_test,
 )
-from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
+from statpress.mechanisms.domain.contingency_table import (
+    CodedColumns,
+    ContingencyTable,
+    Room,
+    in_memory,
+)
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import AuditError, together
 from statpress.mechanisms.mechanism import shown
@@ -274,6 +279,20 @@ class _Remembered:
         if new:
             self.known.update(zip(new, self.coded.tables(new), strict=True))
         return [self.known[group] for group in groups]
+
+    def table_at(
+        self, column: int, places: NDArray[np.int64], n: int, group: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """From the table of the column and the group, as of coded columns."""
+        (table,) = self.tables([(column, *group)])
+        found = np.zeros((n, *table.shape[1:]), np.int64)
+        np.add.at(found, places[places >= 0], table[places >= 0])
+        return found
+
+    @property
+    def room(self) -> Room:
+        """In memory."""
+        return in_memory
 
 
 def _counted(

@@ -1,7 +1,8 @@
 """The one place where production randomness begins.
 
-Bits are AES-128 in counter mode under a key from the operating system; discrete noise
-comes from OpenDP's exact samplers, which take their bits from the operating system. Every product
+Bits are AES-128 in counter mode under a key from the operating system. Discrete Gaussian noise is
+drawn from them (mechanisms.sampling.gaussian_sampler); discrete Laplace noise comes from OpenDP's
+exact sampler, which takes its bits from the operating system. Every product
 has a generator of its own, with a key of its own, made in the process that draws it: no two share
 a stream, wherever they are drawn, and no key is ever stored or sent. A fork copies a generator with
 its key, and both processes would draw the same bits, so one works only in the process that made it.
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import InternalError
+from statpress.mechanisms.sampling import gaussian_sampler
 from statpress.mechanisms.sampling.randomness import Randomness
 from statpress.tasks.ledger.entries import Entry
 
@@ -73,7 +75,7 @@ def key_of_choice(*, insecure_seed: int | None = None) -> str:
 
 
 class SystemRandomness(Randomness):
-    """Cryptographic bits, and OpenDP's exact discrete noise; only in the process that made it.
+    """Cryptographic bits, and exact discrete noise; only in the process that made it.
 
     Args:
         bits: The generator of bits, which nobody else has.
@@ -104,11 +106,7 @@ class SystemRandomness(Randomness):
         return _noise(dp.m.make_laplace(*space, scale=_double(scale)), size)
 
     def discrete_gaussian(self, sigma: Fraction, size: int) -> NDArray[np.int64]:
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        return _noise(dp.m.make_gaussian(*space, scale=_double(sigma)), size)
+        return gaussian_sampler.discrete_gaussian(sigma, size, self)
 
 
 class SeededRandomness(Randomness):

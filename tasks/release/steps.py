@@ -453,17 +453,17 @@ def draw_records(
     What they return is public.
     """
     draw = _begin_to_draw(run.context, charge)
-    if workers is not None:
-        with writing(run):
+    with writing(run):
+        if workers is not None:
             return draw_by(workers, run, plan, draw)
-    return {
-        product.name: product.mechanism.release(
-            private_input(product, counted),
-            generator(draw, product.name, insecure_seed=run.insecure_seed),
-            run.advance,
-        )
-        for product in plan.products
-    }
+        return {
+            product.name: product.mechanism.release(
+                private_input(product, counted),
+                generator(draw, product.name, insecure_seed=run.insecure_seed),
+                run.advance,
+            )
+            for product in plan.products
+        }
 
 
 @step("post-process")

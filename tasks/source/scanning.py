@@ -36,7 +36,9 @@ from statpress.mechanisms.domain.contingency_table import (
     Counted,
     GroupCounts,
     PackedCodes,
+    Room,
     check_groups,
+    counted_at,
     smallest_unsigned,
 )
 from statpress.mechanisms.domain.domain import Domain
@@ -62,6 +64,7 @@ from statpress.tasks.source.discretise import (
     coded_column,
 )
 from statpress.tasks.source.engine import OpenSource, Source, engine_of, open_source
+from statpress.tasks.source.file_numbers import FileRoom
 from statpress.tasks.source.guarding import new_file, writable, write_all
 
 if TYPE_CHECKING:
@@ -121,6 +124,19 @@ class SpilledColumns:
         for other in in_threads(counted, range(parts))[1:]:
             total.merge(other)
         return total.tables()
+
+    def table_at(
+        self, column: int, places: NDArray[np.int64], n: int, group: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Counts of present records by place and the codes of a group of columns, in one pass."""
+        sizes = [column.size for column in self.domain.columns]
+        chunks = self._chunks(sorted({column, *group}))
+        return counted_at(chunks, sizes, column, places, n, group)
+
+    @property
+    def room(self) -> Room:
+        """Large arrays are files in the run's folder."""
+        return FileRoom(self.folder)
 
     def _chunks(
         self, columns: Sequence[int], first: int = 0, last: int | None = None

@@ -108,6 +108,10 @@ def test_a_release_and_its_files(places: Any) -> None:
     assert "`people_state_2`" in (bundle / "README.md").read_text()
     report = (bundle / "report.html").read_text()
     assert "Alpha &amp; Co" in report and "None" not in report
+    spatial = json.loads((bundle / "dcat.jsonld").read_text())["dct:spatial"]
+    found = [(each["dct:type"], each["dct:identifier"]) for each in spatial]
+    tracts = ["A1", "A2", "B1", "B2", "B3", "C", "D1"]
+    assert found == [*(("state", each) for each in "ABCD"), *(("tract", each) for each in tracts)]
     again = reprint(bundle)
     assert check_reprint(again.bundle)
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain import contingency_table
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import (
     ContingencyTable,
     GroupCounts,
+    Room,
     check_groups,
+    counted_at,
     smallest_unsigned,
 )
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
@@ -85,6 +88,19 @@ class CodesInMemory:
                 }
             )
         return counting.tables()
+
+    def table_at(
+        self, column: int, places: NDArray[np.int64], n: int, group: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Counts of present records by place and the codes of a group of columns."""
+        sizes = [column.size for column in self.domain.columns]
+        chunk = {each: self.columns[each] for each in (column, *group)}
+        return counted_at([chunk], sizes, column, places, n, group)
+
+    @property
+    def room(self) -> Room:
+        """In memory."""
+        return contingency_table.in_memory
 
 
 def in_memory(domain: Domain, codes: np.ndarray, n_records: int | None = None) -> CodesInMemory:

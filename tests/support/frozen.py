@@ -429,6 +429,19 @@ def mistakes(bench: Bench) -> None:
         bench.say(f"errors/{name}", *arguments, fails=True)
 
 
+def places(bench: Bench) -> None:
+    """Tables of places, under an account of their own."""
+    bench.run(
+        "ledger", "register", "places", "--epsilon=100", "--delta=1e-3", "--n-records=400",
+        "--home=home",
+    )  # fmt: skip
+    bench.state("plan/places", "plan", "places.yaml", "--home=home")
+    bench.state("run/places", "run", "places.yaml", "--home=home", "--no-orchestrator", SEED)
+    place = bench.folder / "releases" / "places-NOT-PUBLISHABLE"
+    bench.state("query/places", "query", place, "--columns=age", "--where=district=n1,s2")
+    keep_bundle(bench, "places", place)
+
+
 def ask_for_help(bench: Bench) -> None:
     """The help of every command."""
     bench.say("help/statpress", "--help")
@@ -468,6 +481,7 @@ def make(tree: Path) -> None:
         keep_bundle(bench, "figures-again", folder / "releases" / "figures-again-NOT-PUBLISHABLE")
         account(bench)
         mistakes(bench)
+        places(bench)
         for page in sorted((folder / "home" / "curator").glob("*.html")):
             bench.keep("pages/curator.html", without_pictures(page.read_text()))
         os.chdir("/")

@@ -148,6 +148,7 @@ class Counted:
 
     def __init__(self, coded: Any) -> None:
         self.domain, self.tables = coded.domain, coded.tables
+        self.table_at, self.room = coded.table_at, coded.room
 
     @property
     def n_records(self) -> int:

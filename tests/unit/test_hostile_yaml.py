@@ -60,7 +60,7 @@ def test_hundreds_of_megabytes_are_refused_unread(tmp_path: Path) -> None:
         file.truncate(300_000_000)  # takes no room on the disk
     seconds, megabytes = cost(lambda: load(path))
     assert seconds < 1 and megabytes < 40
-    with pytest.raises(ConfigError, match="longer than 16 MB") as caught:
+    with pytest.raises(ConfigError, match="longer than 64 MB") as caught:
         load(path)
     assert str(path) in caught.value.where
 

@@ -6,6 +6,7 @@ import csv
 import sys
 from pathlib import Path
 
+DISTRICTS = ("n1", "n2", "s1", "s2", "isle")
 REGIONS = ("north", "south", "east", "")
 N = 400
 UNITS = 150
@@ -43,6 +44,10 @@ def main(folder: Path) -> None:
         for k in range(1 + mixed(unit, 5, 30))
     ]
     write(folder / "visits.csv", ["person", "place", "minutes"], visits)
+    lived = [
+        [DISTRICTS[mixed(i, 30, 40) % 7 % 5], mixed(i, 90, 41), ("f", "m")[i % 2]] for i in range(N)
+    ]
+    write(folder / "districts.csv", ["district", "age", "sex"], lived)
 
 
 if __name__ == "__main__":
