@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from statpress.mechanisms.places.geography import Geography
 
 from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.domain.columns import Categorical
@@ -34,7 +33,7 @@ from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKnobs
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
-from statpress.mechanisms.places.tree import Tree
+from statpress.mechanisms.places.tree import Geography, Tree
 from statpress.mechanisms.planning.choice import gaussian_mu
 from statpress.tasks.release.entropy import SeededRandomness
 
