@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import N
-from people import RECORD, UNIT, count_persons, put, put_people
+from people import RECORD, count_persons, put, put_people
 
 import statpress
 from statpress.configs.loading import PlannedOrder
