@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from csv import DictWriter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -93,6 +93,10 @@ WithPrior = Annotated[
 Weight = Annotated[
     bool,
     Parameter(name="--weight", negative="", help="Records count by their survey weight."),
+]
+Counted = Annotated[
+    Literal["records", "persons"],
+    Parameter(name="--of", help="Of linked records: of households, or of all their persons."),
 ]
 Since = Annotated[
     str | None,
@@ -259,6 +263,7 @@ def query(
     confidence: float = 0.95,
     population: bool = False,
     weight: Weight = False,
+    counted: Counted = "records",
     copies: Copies = False,
     with_prior: WithPrior = False,
     since: Since = None,
@@ -312,6 +317,7 @@ def query(
         confidence=confidence,
         population=population,
         weight=weight,
+        persons=counted == "persons",
         share=below,
         values=values,
     )
@@ -327,6 +333,7 @@ def regress(
     confidence: float = 0.95,
     population: bool = False,
     weight: Weight = False,
+    counted: Counted = "records",
     copies: Copies = False,
     with_prior: WithPrior = False,
     since: Since = None,
@@ -345,7 +352,7 @@ def regress(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
-    of: Of = "population" if population else "records"
+    of: Of = "population" if population else counted
     release = _opened(bundle, product, copies, with_prior, since)
     return _answered(
         release.regress(formula, of=of, confidence=confidence, weight=weight), plot, csv, json

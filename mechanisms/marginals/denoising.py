@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Ordinal, Slot
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
@@ -284,6 +285,13 @@ class Basis:
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         return cls(vectors[:, kept], values[kept], float(deviations.sum()))
 
+    @classmethod
+    def among(cls, bases: Sequence[Basis], size: int) -> Basis:
+        """The mean of some bases, for the first codes of their columns only."""
+        covariance = np.mean([(b.vectors * b.values) @ b.vectors.T for b in bases], axis=0)
+        centre = np.eye(size) - 1 / size
+        return cls.of(_unit_trace(centre @ covariance[:size, :size] @ centre))
+
 
 def _denoise(
     shares: Sequence[Floats],
@@ -365,13 +373,17 @@ def learnt_bases(
 
 
 def _kind_of(one: Column, other: Column) -> tuple[object, ...] | None:
-    """What tells kinds of pairs apart of which a household has several; None of others."""
-    if isinstance(one, Slot) and isinstance(other, Slot):
-        apart = one.place != other.place and (one.place == 1, other.place == 1)
-        return one.of.name, other.of.name, apart
-    if isinstance(other, Slot):
-        return one.name, other.of.name
-    return (one.of.name, other.name) if isinstance(one, Slot) else None
+    """What tells kinds of pairs of persons' columns apart; None of others.
+
+    How a column of households is related to one of persons differs by place too much, and one that
+    all persons have alike to none.
+    """
+    if not (isinstance(one, Slot) and isinstance(other, Slot)):
+        return None
+    if min(one.of.size, other.of.size) < 2:
+        return None
+    apart = one.place != other.place and (one.place == 1, other.place == 1)
+    return one.of.name, other.of.name, apart
 
 
 def _alike_places(
@@ -380,13 +392,14 @@ def _alike_places(
     products: Mapping[Group, Floats],
     residuals: Residuals,
     variances: Mapping[Group, float],
-    boxes: Sequence[Box],
+    scores: Mapping[Group, Score],
     n: float,
 ) -> dict[Group, Floats]:
     """Shares of pairs of persons' columns that are related in every place as in all together.
 
-    The tables of one kind of pair are added up over the places and denoised; each pair is then the
-    table of its own margins with the odds ratios of the sum.
+    The tables of one kind of pair are added up over the places and denoised, by the covariances
+    that all pairs together teach; each pair is then the table of its own margins with the odds
+    ratios of the sum.
     """
     kinds: dict[tuple[object, ...], list[Group]] = {}
     for a, b in variances:
@@ -394,17 +407,18 @@ def _alike_places(
         if kind is not None:
             kinds.setdefault(kind, []).append((a, b))
     found: dict[Group, Floats] = {}
+    kinds = {kind: pairs for kind, pairs in kinds.items() if len(pairs) > 1}
+    if not kinds:
+        return found
+    every = {pair: residuals.values[pair] - centred(products[pair]) for pair in variances}
+    learnt = learnt_bases(one_way, every, variances, scores, columns)
     for pairs in kinds.values():
-        if len(pairs) < 2:
-            continue
-        block = tuple(slice(0, len(one_way[c]) - isinstance(columns[c], Slot)) for c in pairs[0])
+        block = tuple(slice(0, len(one_way[column]) - 1) for column in pairs[0])  # who is there
         centre = np.sum([products[pair][block] for pair in pairs], axis=0)
-        deviation = np.sum(
-            [(residuals.values[p] - centred(products[p]))[block] for p in pairs], axis=0
-        )
+        deviation = np.sum([every[pair][block] for pair in pairs], axis=0)
         variance = sum(variances[pair] for pair in pairs)
         bases = [
-            Basis.of(_first_covariance(centre.sum(axis=1 - axis) / centre.sum(), np.eye(size)))
+            Basis.among([learnt[pair[axis]] for pair in pairs], size)
             for axis, size in enumerate(centre.shape)
         ]
         posterior = _posterior(deviation, variance, bases)
@@ -414,11 +428,15 @@ def _alike_places(
         for pair in pairs:
             start = products[pair] / n
             rows, cols = start[block].sum(axis=1), start[block].sum(axis=0)
-            every = np.ones(together.shape, dtype=np.bool_)
             start = start.copy()
-            start[block] = fit_pair(together, rows, cols, every)
+            start[block] = fit_pair(together, rows, cols, np.ones(together.shape, dtype=np.bool_))
             found[pair] = start
     return found
+
+
+def _of_one_person(domain: Domain, pair: Group) -> bool:
+    """Whether both columns are of the person in one place."""
+    return len({getattr(domain.columns[column], "place", None) for column in pair}) == 1
 
 
 def _alike(columns: Sequence[Column]) -> list[list[int]]:
@@ -476,9 +494,13 @@ def _first_covariance(shares: Floats, similarity: Floats) -> Floats:
     k = len(shares)
     centre = np.eye(k) - 1 / k
     deviations = np.maximum(shares, 1e-12) ** 0.75
-    covariance: Floats = centre @ (deviations[:, None] * similarity * deviations) @ centre
-    covariance *= (k - 1) / np.trace(covariance)
-    return covariance
+    return _unit_trace(centre @ (deviations[:, None] * similarity * deviations) @ centre)
+
+
+def _unit_trace(covariance: Floats) -> Floats:
+    """A covariance of k codes scaled to the trace k - 1: a variance of 1 along each contrast."""
+    scaled: Floats = covariance * ((len(covariance) - 1) / np.trace(covariance))
+    return scaled
 
 
 def _posterior(
@@ -553,9 +575,8 @@ def _updated(
     for positions in alike:
         total = functools.reduce(np.add, [sums[position] for position in positions])
         covariance = total / sum(weights[position] for position in positions)
-        k = len(covariance)
         for position in positions:
-            found[position] = covariance * ((k - 1) / np.trace(covariance))
+            found[position] = _unit_trace(covariance)
     return found
 
 
@@ -637,7 +658,7 @@ class Model:
         alike = {
             pair: n * table
             for pair, table in _alike_places(
-                released.domain.columns, one_way, products, residuals, measured, boxes, n
+                released.domain.columns, one_way, products, residuals, measured, scores, n
             ).items()
         }
         bases, denoised, nearer, odds = _denoise(
@@ -677,7 +698,10 @@ class Model:
                 start |= centres([pair], one_way, boxes=boxes)
         classes = LatentClasses.of(one_way, start if errors else {}, released.public_generator())
         fitted: dict[Group, Floats] = {}
-        for (a, b), table in classes.smoothed(start, errors).items():
+        smoothed = classes.smoothed(start, errors)
+        # Of one person's columns the other places say more than the classes of households do.
+        smoothed |= {pair: start[pair] for pair in alike if _of_one_person(released.domain, pair)}
+        for (a, b), table in smoothed.items():
             if (a, b) in denoised:
                 inside = _likely(table, one_way[a], one_way[b], n, variances[a, b])
                 table = table * (inside & possible[a, b])

@@ -14,6 +14,7 @@ held to by the start of the records and by every swap, as are the declared rules
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight
+from statpress.mechanisms.marginals.target_tables import KnownTotal
 from statpress.mechanisms.mechanism import OF_A_SECTION, Kind, Target
 from statpress.mechanisms.tables.count_tables import PAIRS, MicrodataKind
 
@@ -34,11 +36,14 @@ class LinkedKnobs:
         one_way_share: Of the budget for tables of single columns; by default from the size of the
             data and of the tables.
         screen_share: Of the budget for the scores of pairs, likewise.
+        known: Public exact totals of households by their columns and their number of persons, as of
+            ``MarginalsKnobs``.
         weight: Of households, set by the section ``weight`` of a config.
     """
 
     one_way_share: float | None = None
     screen_share: float | None = None
+    known: Mapping[str, KnownTotal] | None = None
     weight: SurveyWeight | None = field(default=None, metadata=OF_A_SECTION)
 
 
@@ -59,14 +64,28 @@ class LinkedKind(MicrodataKind):
                 where="columns",
                 next_step="Name columns of both tables of the config's section 'tables'.",
             )
+        for name, total in (getattr(knobs, "known", None) or {}).items():
+            for column in total.columns or (name,):
+                if target.domain is not None and isinstance(target.domain[column], Slot):
+                    raise ConfigError(
+                        f"'{column}' is a column of the persons in one place of a household, and "
+                        "known totals are of households.",
+                        where="known",
+                        next_step="Leave these totals out.",
+                    )
 
 
 LINKED = LinkedKind("linked")
-_OF_HOUSEHOLDS, _OF_A_PERSON = 1.5, 3.0
+_OF_HOUSEHOLDS, _OF_A_PERSON = 4.0, 4.0
 
 
 def _weight(one: Column, other: Column) -> float:
-    """How much a pair of columns counts: of two persons there are many times as many pairs."""
+    """How much a pair of columns counts: as a part of the tables that analysts ask for.
+
+    These are of households, of persons, of a household with its persons, and of two persons of one
+    household, and count alike. A pair of the first two kinds is more of its table than one of the
+    others, whose tables are sums over more pairs of places.
+    """
     places = {column.place if isinstance(column, Slot) else 0 for column in (one, other)}
     if len(places) > 1:
         return 1.0
@@ -96,6 +115,7 @@ class LinkedMarginals(Marginals):
                 groups=tuple(groups),
                 one_way_share=knobs.one_way_share,
                 screen_share=knobs.screen_share,
+                known=knobs.known,
                 copies=1,
                 weight=knobs.weight,
             )

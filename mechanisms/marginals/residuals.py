@@ -142,6 +142,10 @@ class Residuals:
     values: Mapping[Group, Floats]
     variances: Mapping[Group, float]
 
+    def holds(self, group: Group) -> bool:
+        """Whether these columns were measured together, or their table is known."""
+        return group in self.values
+
     def table(self, group: Group) -> Floats:
         """The estimate of a marginal, in records; unbiased, so cells may be negative."""
         total = np.zeros([self.sizes[column] for column in group])

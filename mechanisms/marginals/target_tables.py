@@ -70,7 +70,7 @@ def counts_of(
     total, *others = in_threads(counted, range(parts))
     for each in others:
         total += each
-    return np.split(total, offsets[1:-1])
+    return np.split(total, offsets[1:-1])[: len(groups)]  # without groups there is one part
 
 
 def tables_of(

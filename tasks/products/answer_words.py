@@ -63,7 +63,8 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     if made:
         notes.append(f"Their sampling variance is by {', '.join(made)}.")
     if sample is None:
-        notes.append("They are of the records that were counted, without any error of sampling.")
+        whom = "persons" if "persons" in facts["of"] else "records"
+        notes.append(f"They are of the {whom} that were counted, without any error of sampling.")
     elif sums and "weighted_by" not in facts:
         notes.append(
             "Intervals are for the expected "

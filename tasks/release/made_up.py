@@ -1,7 +1,9 @@
 """Made-up sources of a config's columns; only public facts are used.
 
 **Of a rehearsal** there is one, as large as is declared: every value of a column is as likely as
-any other, whatever the other columns have, and no check of the input is failed.
+any other, whatever the other columns have, and no check of the input is failed. Households have as
+many persons as are possible by the rules, of a number that is drawn, and are written with them as
+two files.
 
 **Of an audit** there are two that differ in one unit. In ``one`` the unit's records all lie in a
 cell, in ``other`` all in another one, and the two cells differ in every column of a product that
@@ -17,8 +19,9 @@ the move changes every distance by as much as it can, twice the unit's records.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,37 +30,36 @@ from numpy.typing import NDArray
 
 from statpress.configs.checks import limits
 from statpress.configs.loading import Release
-from statpress.mechanisms.domain.columns import Categorical, Column, Date
+from statpress.configs.tables import Tables
+from statpress.mechanisms.domain.column import Codes
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Slot
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
-from statpress.tasks.source.aggregates import Units, units_of
+from statpress.tasks.source.aggregates import Units, source_of, units_of
 from statpress.tasks.source.files import FileSource
+from statpress.tasks.source.linked import LinkedSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def make_up(release: Release, folder: Path) -> FileSource:
+def make_up(release: Release, folder: Path) -> FileSource | LinkedSource:
     """Write a source that a config describes, and say where it lies.
 
     Values are missing as often as the checks allow, if they may be. A unit has between one record
     and as many as are used of it.
 
     Raises:
-        ConfigError: The column that names the unit is in the domain too, or hardly any record is
-            outside of the structural zeros.
+        ConfigError: The column that names the unit, or a key, is in the domain too, or hardly any
+            record is outside of the structural zeros.
     """
     import pyarrow.parquet as pq
 
     if release.config.linked is not None:
-        raise ConfigError(
-            "Households and persons cannot be made up.",
-            where=release.document.where(("tables",)),
-            next_step="Plan the release with 'statpress plan', and run it.",
-        )
+        return _make_up_households(release, release.config.linked, folder)
     units, privacy = units_of(release), release.privacy
     _check_apart(release, units)
     rng = np.random.default_rng(0)  # known, as all of it is public
@@ -81,17 +83,74 @@ def make_up(release: Release, folder: Path) -> FileSource:
     return FileSource(str(path), "parquet")
 
 
-def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
-    """Some records, of which none lies in a structural zero."""
-    import pyarrow as pa
+def _make_up_households(release: Release, tables: Tables, folder: Path) -> LinkedSource:
+    """Write two files: households of every size, and their persons, who keep the rules."""
+    import pyarrow.parquet as pq
 
-    columns, kept = release.domain.columns, np.empty((0, len(release.domain.columns)), np.int64)
-    ends = [column.n_values for column in columns]
+    domain, rng = release.domain, np.random.default_rng(0)
+    places = _places(domain)
+    own = [i for i in range(len(domain.columns)) if i not in places]
+    own.remove(domain.names.index(tables.size))
+    persons = [slot.of for slot in (domain.columns[i] for i in places[0]) if isinstance(slot, Slot)]
+    assert tables.persons.by is not None
+    keys = tables.households.key, tables.persons.by, tables.persons.key
+    for key, table in zip(keys, (tables.households, tables.persons, tables.persons), strict=True):
+        if key in table.domain:
+            raise _key_released(f"key '{key}'", "tables")
+    paths = [folder / f"made_up_{name}.parquet" for name in ("households", "persons")]
+    with ExitStack() as stack:
+        files: list[Any] = []
+        at_once = max(1, _VALUES // len(domain.columns))
+        for first in range(0, release.privacy.n_units, at_once):
+            codes = _codes(release, min(at_once, release.privacy.n_units - first), rng)
+            there = np.arange(len(places)) < _sizes(codes, domain, places)[:, None]
+            household, place = np.nonzero(there)
+            numbers = first + np.arange(len(codes))
+            tabled = (
+                _table([domain.columns[i] for i in own], codes[:, own], rng, {keys[0]: numbers}),
+                _table(
+                    persons,
+                    codes[:, places][there],
+                    rng,
+                    {keys[1]: numbers[household], keys[2]: place},
+                ),
+            )
+            files = files or [
+                stack.enter_context(pq.ParquetWriter(path, each.schema))
+                for path, each in zip(paths, tabled, strict=True)
+            ]
+            for file, each in zip(files, tabled, strict=True):
+                file.write_table(each)
+    declared = source_of(release)
+    assert isinstance(declared, LinkedSource)
+    households, members = (FileSource(str(path), "parquet") for path in paths)
+    return replace(declared, households=households, persons=members)
+
+
+def _places(domain: Domain) -> NDArray[np.int64]:
+    """int64[places, columns]: positions of the columns of persons; none without households."""
+    slots = [i for i, column in enumerate(domain.columns) if isinstance(column, Slot)]
+    first = [i for i in slots if getattr(domain.columns[i], "place", 0) == 1]
+    return np.array(slots, np.int64).reshape(-1, max(len(first), 1))
+
+
+def _sizes(codes: Codes, domain: Domain, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many persons every household has."""
+    absent = domain.columns[places[0, 0]].size - 1
+    found: NDArray[np.int64] = (codes[:, places[:, 0]] != absent).sum(axis=1)
+    return found
+
+
+def _codes(release: Release, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """int64[size, d]: some records, of which none lies in a structural zero or breaks a rule."""
+    domain, kept = release.domain, np.empty((0, len(release.domain.columns)), np.int64)
+    nobody = [c.size - 1 if isinstance(c, Slot) else 0 for c in domain.columns]
+    ends = [c.size if isinstance(c, Slot) else c.n_values for c in domain.columns]
     for _ in range(_ROUNDS):
         if len(kept) >= size:
             break
-        drawn = rng.integers(0, ends, (max(2 * (size - len(kept)), 64), len(ends)))
-        kept = np.concatenate([kept, drawn[~_impossible(release.domain, drawn)]])[:size]
+        drawn = rng.integers(nobody, ends, (max(2 * (size - len(kept)), 64), len(ends)))
+        kept = np.concatenate([kept, drawn[~_impossible(domain, drawn)]])[:size]
     if size and not len(kept):
         raise ConfigError(
             "Hardly any record lies outside of the structural zeros; none could be made up.",
@@ -99,27 +158,94 @@ def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
             next_step="Rehearse a copy of the config without them.",
         )
     kept = np.resize(kept, (size, len(ends)))  # where possible records are rare, those again
-    for place, column in enumerate(columns):
+    places = _places(domain)
+    if places.size:
+        _fill(kept, domain, places, rng)
+    for place, column in enumerate(domain.columns):
         if column.missing_code is None:
             continue
         most = limits(column, release.config.limits).missing
-        chosen = np.flatnonzero(rng.random(size) < 1 / column.size)[: math.floor(most * size)]
+        nulls = rng.random(size) < 1 / column.size
+        if isinstance(column, Slot):
+            nulls &= kept[:, place] != column.absent_code
+        chosen = np.flatnonzero(nulls)[: math.floor(most * size)]
         nulled = kept[chosen]
         nulled[:, place] = column.missing_code
-        possible = ~_impossible(release.domain, nulled)
+        possible = ~_impossible(domain, nulled)
         kept[chosen[possible], place] = column.missing_code
+    if places.size and release.config.linked is not None:
+        _order(kept, domain, places, release.config.linked.persons.order or ())
+    return kept
+
+
+def _fill(
+    codes: Codes, domain: Domain, places: NDArray[np.int64], rng: np.random.Generator
+) -> None:
+    """Draw persons into households without any, place by place, as long as some are possible."""
+    wanted = rng.integers(0, len(places) + 1, len(codes))
+    ends = [slot.of.n_values for slot in (domain.columns[i] for i in places[0])
+            if isinstance(slot, Slot)]  # fmt: skip
+    filled = np.zeros(len(codes), np.int64)
+    for place, columns in enumerate(places):
+        left = np.flatnonzero((wanted > place) & (filled == place))
+        for _ in range(_ROUNDS):
+            if not len(left):
+                break
+            tried = codes[left]
+            tried[:, columns] = rng.integers(0, ends, (len(left), len(ends)))
+            possible = ~_impossible(domain, tried)
+            codes[left[possible]] = tried[possible]
+            filled[left[possible]] += 1
+            left = left[~possible]
+
+
+def _order(
+    codes: Codes, domain: Domain, places: NDArray[np.int64], declared: Sequence[str]
+) -> None:
+    """Put persons into the declared order; where this breaks a rule, nobody is there."""
+    names = [c.of.name for c in (domain.columns[i] for i in places[0]) if isinstance(c, Slot)]
+    absent = np.array([domain.columns[i].size - 1 for i in places[0]])
+    persons = codes[:, places].reshape(-1, len(names))
+    keys = [persons[:, c] for c in range(len(names))]
+    signed = [(each.removeprefix("-"), -1 if each.startswith("-") else 1) for each in declared]
+    first = [sign * keys[names.index(name)] for name, sign in signed]
+    household = np.repeat(np.arange(len(codes)), len(places))
+    ordered = np.lexsort([*reversed([household, persons[:, 0] == absent[0], *first, *keys])])
+    codes[:, places] = persons[ordered].reshape(len(codes), *places.shape)
+    codes[np.ix_(_impossible(domain, codes), places.ravel())] = np.tile(absent, len(places))
+    codes[:, domain.names.index(_size_name(domain))] = _sizes(codes, domain, places)
+
+
+def _size_name(domain: Domain) -> str:
+    return next(c.size_name for c in domain.columns if isinstance(c, Slot))
+
+
+def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
+    """Some records, of which none lies in a structural zero."""
+    return _table(release.domain.columns, _codes(release, size, rng), rng, {})
+
+
+def _table(
+    columns: Sequence[Column],
+    codes: Codes,
+    rng: np.random.Generator,
+    keys: Mapping[str, NDArray[np.int64]],
+) -> pa.Table:
+    """Records of these codes, with columns of numbers behind."""
+    import pyarrow as pa
+
     arrays = {}
     for place, column in enumerate(columns):
-        codes = kept[:, place]
-        values = column.spread(codes, rng.random(size))
+        own = codes[:, place]
+        values = column.spread(own, rng.random(len(own)))
         if isinstance(column, Date):
             values = values.astype("datetime64[D]")
         elif isinstance(column, Categorical):
             values = np.array([*column.categories, None], dtype=object)[
-                np.minimum(codes, column.n_values)
+                np.minimum(own, column.n_values)
             ]
-        arrays[column.name] = pa.array(values, type=_type(column), mask=column.is_missing(codes))
-    return pa.table(arrays)
+        arrays[column.name] = pa.array(values, type=_type(column), mask=column.is_missing(own))
+    return pa.table(arrays | {key: pa.array(numbers) for key, numbers in keys.items()})
 
 
 def _type(column: Column) -> pa.DataType | None:
@@ -139,18 +265,22 @@ def _type(column: Column) -> pa.DataType | None:
 def _impossible(domain: Domain, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which records, a row each, lie in a structural zero."""
     named = {name: codes[:, place] for place, name in enumerate(domain.names)}
-    inside = [zero.contains(named) for zero in domain.zeros]
+    inside = [zero.contains(named) for zero in (*domain.zeros, *domain.rules)]
     return np.any(inside, axis=0) if inside else np.zeros(len(codes), np.bool_)
 
 
 def _check_apart(release: Release, units: Units | None) -> None:
     """Refuse a column that names the unit and is released too."""
     if units is not None and units.column in release.domain.names:
-        raise ConfigError(
-            "The column that names the unit is in the domain too; no such data are made up.",
-            where="privacy.unit",
-            next_step="Use a copy of the config without that column.",
-        )
+        raise _key_released("column that names the unit", "privacy.unit")
+
+
+def _key_released(what: str, where: str) -> ConfigError:
+    return ConfigError(
+        f"The {what} is in the domain too; no such data are made up.",
+        where=where,
+        next_step="Use a copy of the config without that column.",
+    )
 
 
 Cell = tuple[int, ...]

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -50,11 +50,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-Of = Literal["records", "population"]
+Of = Literal["records", "population", "persons"]
 By = Literal["tables", "copies", "prior"]
 Frame = Literal["pandas", "polars", "arrow"]
 Values = str | int | float
 Where = Mapping[str, Values | Sequence[Values]]
+_OF_RECORDS = Question(conditions={})
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +129,10 @@ class Release:
     """A published bundle; see ``statpress.open``.
 
     Methods that estimate take ``where``, values by column, ``by``, columns whose cells are told
-    apart, ``of``: ``"records"`` for the records that were counted, or ``"population"`` if
-    these are a random sample of one, and ``weight``: whether records count by their survey weight,
-    where they have one. Values are written as in the files, ``"missing"`` for nulls.
+    apart, ``of``: ``"records"`` for the records that were counted, ``"population"`` if these are a
+    random sample of one, or ``"persons"`` for all persons of linked records, and ``weight``:
+    whether records count by their survey weight, where they have one. Values are written as in the
+    files, ``"missing"`` for nulls.
 
     Attributes:
         where: The folder, zip file or address.
@@ -239,10 +241,11 @@ class Release:
         other._by, other._earlier = by, earlier
         return other
 
-    def _before(self, names: Iterable[str]) -> Release:
+    def _before(self, names: Iterable[str], question: Question = _OF_RECORDS) -> Release:
         """The earlier release, if these columns are declared alike."""
         assert self._earlier is not None
-        check_definitions(self._earlier._measured, self._measured, names)
+        then, now = (each._measured.asked(question) for each in (self._earlier, self))
+        check_definitions(then, now, names)
         return self._earlier
 
     def changes(
@@ -676,9 +679,17 @@ class Release:
             weight: Whether records count by their survey weight. Then errors need not have one
                 variance on copies.
         """
+        question = Question(
+            conditions={},
+            confidence=confidence,
+            population=_checked(of) == "population",
+            weight=weight,
+            persons=of == "persons",
+        )
         if self._earlier is not None:
-            named = [name for name in self._measured.domain.names if name in formula]
-            before = self._before(named).regress(
+            columns = self._measured.asked(question).domain.names
+            named = [name for name in columns if name in formula]
+            before = self._before(named, question).regress(
                 formula, of=of, confidence=confidence, weight=weight
             )
             now = self._like(self._by).regress(formula, of=of, confidence=confidence, weight=weight)
@@ -699,9 +710,6 @@ class Release:
                 sampling = {"sampling": self._measured.weights.design}
                 facts["cells"] = [cell | sampling for cell in made.facts["cells"]]
             return Estimates(facts)
-        question = Question(
-            conditions={}, confidence=confidence, population=of == "population", weight=weight
-        )
         return Estimates(regress(self._measured, formula, question))
 
     def _ask(
@@ -714,8 +722,6 @@ class Release:
         confidence: float,
         **more: Any,
     ) -> Estimates:
-        if of not in ("records", "population"):
-            raise QueryError(f"'of' is 'records' or 'population', and not {of!r}.", where="of")
         conditions = {
             name: tuple(map(str, [values] if isinstance(values, Values) else values))
             for name, values in (where or {}).items()
@@ -726,7 +732,8 @@ class Release:
             statistic=statistic,
             of=columns,
             confidence=confidence,
-            population=of == "population",
+            population=_checked(of) == "population",
+            persons=of == "persons",
             **more,
         )
         return self.ask(question)
@@ -735,7 +742,8 @@ class Release:
         """Answer a question as the command line puts it."""
         if self._earlier is None:
             return Estimates(answer(self._measured, question))
-        before = self._before({*question.columns, *question.of, *question.conditions})
+        named = {*question.columns, *question.of, *question.conditions}
+        before = self._before(named, question)
         return Estimates(change_of(before.ask(question).facts, answer(self._measured, question)))
 
     def _table_of(self, stem: str) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
@@ -783,6 +791,16 @@ def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> 
                 frame[field["name"]], categories=field["listed"], ordered=ordered
             )
     return frame
+
+
+def _checked(of: Of) -> Of:
+    """Whom a question is of, if it is one of those."""
+    if of not in get_args(Of):
+        raise QueryError(
+            f"'of' is 'records' or 'population', or 'persons' of linked records, and not {of!r}.",
+            where="of",
+        )
+    return of
 
 
 def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:

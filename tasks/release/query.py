@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +26,7 @@ from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.linked_marginals import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.mechanisms.marginals.persons import PersonResiduals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.weighted_sums import Weights
@@ -79,6 +80,7 @@ class Question:
         population: Whether the privacy units are a random sample of the population that is asked
             for. Counts are then the expected number of records of as many units.
         weight: Whether records count by their survey weight.
+        persons: Whether it is of all persons of linked records, and not of their households.
     """
 
     columns: tuple[str, ...] = ()
@@ -92,6 +94,7 @@ class Question:
     confidence: float = 0.95
     population: bool = False
     weight: bool = False
+    persons: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +139,36 @@ class Measured:
             confidence=question.confidence,
             weights=self.weights if question.weight else None,
         )
+
+    @property
+    def counted(self) -> str:
+        """Of what the figures are."""
+        persons = isinstance(self.residuals, PersonResiduals)
+        return "the persons of these households" if persons else "these records"
+
+    def asked(self, question: Question) -> Measured:
+        """The tables that a question is put to: those of persons, where it is of them.
+
+        Raises:
+            QueryError: There are none, or it is of the persons of a population.
+        """
+        if not question.persons:
+            return self
+        if self.stated["mechanism"] != LinkedMarginals.name:
+            raise QueryError(
+                f"The records of '{self.name}' are not households with persons.",
+                where=str(self.folder),
+                next_step="Ask without --of persons.",
+            )
+        if question.population:
+            raise QueryError(
+                "Persons of a household were drawn together, and how alike they are in this is not "
+                "known: their figures have no intervals for a population.",
+                where=str(self.folder),
+                next_step="Ask about the persons that were counted, or about households.",
+            )
+        domain, residuals = PersonResiduals.of(self.residuals, self.domain)
+        return replace(self, domain=domain, residuals=residuals)
 
     @property
     def weight(self) -> Mapping[str, Any]:
@@ -194,7 +227,7 @@ class Measured:
             yield
         except NotMeasuredError as error:
             places = sorted({self.domain.names.index(name) for name in names})
-            pairs = [p for p in itertools.combinations(places, 2) if p not in self.residuals.values]
+            pairs = [p for p in itertools.combinations(places, 2) if not self.residuals.holds(p)]
             words = [" and ".join(self.domain.names[c] for c in pair) for pair in pairs]
             error.where = "; ".join(words[:5]) or ", ".join(self.domain.names[c] for c in places)
             weight = self.stated["weight"]["column"] if weighted else ""
@@ -223,7 +256,7 @@ class Measured:
         sample = self.analyses(question).sample
         return {
             "confidence": question.confidence,
-            "of": "a population" if question.population else "these records",
+            "of": self.counted if not question.population else "a population",
             **(self._weighting(question) if question.weight else {}),
             **standing(self.stated, asdict(sample) if sample else None),
         }
@@ -458,6 +491,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         QueryError: A column or a value is not there, or has no such figure.
         NotMeasuredError: No measured table holds these columns together.
     """
+    measured = measured.asked(question)
     domain, analyses = measured.domain, measured.analyses(question)
     listed = (*question.columns, *(question.of if question.statistic == "share" else ()))
     names = tuple(dict.fromkeys((*listed, *question.conditions, *question.of)))
@@ -563,6 +597,7 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
         QueryError: The formula is not understood, or a column is not there or has no numbers.
         NotMeasuredError: No measured table holds two of the columns together.
     """
+    measured = measured.asked(question)
     analyses = measured.analyses(question)
     terms = regressors_of(formula, analyses, measured.column)
     with measured.told(terms.columns, weighted=question.weight):

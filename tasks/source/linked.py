@@ -60,7 +60,7 @@ class LinkedSource:
         size: Name of the column with the number of persons.
     """
 
-    engine: ClassVar[str] = "linked_records"
+    engine: ClassVar[str] = "linked"
 
     households: Source
     persons: Source

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow.csv
 import pyarrow.parquet as pq
+import pyreadstat
 import pytest
 from households import CONFIG, made_up, write
 
 import statpress
-from statpress.configs.loading import load
+from statpress.configs.loading import PlannedOrder, load
+from statpress.configs.order import Order
+from statpress.flows.cli import app, print_outcome
+from statpress.flows.rehearsal import run_rehearsal
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.source_patterns import of_path
+from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.made_up import make_up
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.steps import source_names
 
@@ -96,9 +106,67 @@ def test_its_noisy_tables_answer_questions(office: Any) -> None:
     for cell in answer["cells"]:
         wanted = true[int(cell["values"]["n_persons"])]
         assert abs(cell["estimate"] - wanted) < 6 * cell["standard_error"] + 1e-9
+    persons = made_up(400)[1]
+    first = [
+        p for p in persons if sum(q["hid"] == p["hid"] for q in persons[: persons.index(p)]) < 3
+    ]
     release = statpress.open(bundle)
+    for column in ("relation", "age"):
+        figure = release.table(
+            of="persons", where={column: "child" if column == "relation" else 30}
+        )
+        true = sum(p[column] in ("child", 30) for p in first)
+        (cell,) = figure.facts["cells"]
+        assert abs(cell["estimate"] - true) < 6 * cell["standard_error"]
+        assert "They are of the persons that were counted" in " ".join(figure.notes)
+    mean = release.mean("age", of="persons")
+    true_mean = np.mean([p["age"] for p in first])
+    assert mean.facts["cells"][0]["lower"] - 3 < true_mean < mean.facts["cells"][0]["upper"] + 3
+    asked = ["query", str(bundle), "--share", "relation", "--of", "persons"]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        print_outcome(app(asked, exit_on_error=False, result_action="return_value"))
+    assert "reference" in printed.getvalue()
+    with pytest.raises(errors.QueryError, match="drawn together"):
+        ask(bundle, Question(columns=("age",), conditions={}, persons=True, population=True))
     merged = release.persons().merge(release.households(), on="household_id")
     assert len(merged) == len(release.persons())
+
+
+def test_made_up_households_keep_the_rules_and_pass_every_check(office: Any) -> None:
+    release = load(office.config)
+    source = make_up(release, office.config.parent)
+    households, persons = (
+        pq.read_table(each.pattern).to_pylist() for each in (source.households, source.persons)
+    )
+    of = Counter(each["hid"] for each in persons)
+    assert len(households) == 400 and {of[each["hid"]] for each in households} == {0, 1, 2, 3}
+    assert {each["relation"] for each in persons} >= {"reference", "spouse", "child"}
+    for hid in of:
+        own = [each for each in persons if each["hid"] == hid]
+        assert [each["relation"] for each in own].count("reference") == 1
+        ages = {r: [p["age"] for p in own if p["relation"] == r and p["age"] is not None]
+                for r in ("reference", "child")}  # fmt: skip
+        assert all(child + 12 <= max(ages["reference"], default=99) for child in ages["child"])
+    office.replace("directory: releases", "directory: releases, formats: [parquet, dta, sav]")
+    bundle = run_rehearsal(PlannedOrder.of(Order(office.config)), None, Silent()).bundle
+    made = rows(bundle, "survey_households")
+    assert len(made) == 400
+    assert sum(each["n_persons"] for each in made) == len(rows(bundle, "survey_persons"))
+    merged = pd.DataFrame(rows(bundle, "survey_persons")).merge(
+        pd.DataFrame(made), on="household_id"
+    )
+    by_size = merged.groupby("n_persons")["age"].mean()
+    shares = merged.groupby(["tenure", "relation"], observed=True).size().to_dict()
+    for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
+        own, theirs = (
+            read(bundle / "data" / f"survey_{table}.{suffix}", apply_value_formats=True)[0]
+            for table in ("households", "persons")
+        )
+        found = theirs.merge(own, on="household_id", validate="many_to_one")
+        assert len(found) == len(merged) and set(found["person_id"]) == set(merged["person_id"])
+        assert np.allclose(found.groupby("n_persons")["age"].mean(), by_size, equal_nan=True)
+        counted = found.groupby(["tenure", "relation"], observed=True).size().to_dict()
+        assert counted == shares
 
 
 def orphan(households: list[Any], persons: list[Any]) -> None:

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import N
-from people import RECORD, UNIT, count_persons, put, put_people
+from people import RECORD, count_persons, put, put_people
 
 import statpress
 from statpress.configs.loading import PlannedOrder
@@ -306,14 +306,13 @@ def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
 def test_records_have_places_where_the_size_is_private(with_records: Any, frame: str) -> None:
     """There are as many as estimated, and each has a place; absent ones have neither."""
     if frame == "units":
-        with_records.replace(RECORD, UNIT)
-        with_records.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+        count_persons(with_records)
         put_people(with_records)
     else:
         about = "add_remove, unit: record, n_records: {about: 300}"
         with_records.replace(f"replace_one, {RECORD}", about)
+        with_records.replace("dataset: testdata", "dataset: people")
         with_records.register(dataset="people", adjacency="add_remove", n_records=None)
-    with_records.replace("dataset: testdata", "dataset: people")
     bundle = with_records.run().bundle
     verify_bundle(bundle)
     records = pq.read_table(bundle / "data" / "records.parquet").to_pandas()

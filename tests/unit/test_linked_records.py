@@ -10,11 +10,14 @@ import pytest
 from coded import CodesInMemory
 from households import loaded, made_up, record_of
 
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.linked_marginals import LINKED, LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
 from statpress.mechanisms.marginals.target_tables import (
+    KnownTotal,
     TargetTable,
     boxes_of,
     counts_of,
@@ -36,6 +39,49 @@ def private(domain: Domain) -> CodesInMemory:
     rows = [record_of(h, [p for p in persons if p["hid"] == h["hid"]]) for h in households]
     codes = np.array(rows, dtype=np.uint8)
     return CodesInMemory(domain, N, tuple(codes.T.copy()))
+
+
+def test_a_column_that_all_persons_have_alike_is_released_too() -> None:
+    def slot(of: Column, place: int) -> Slot:
+        return Slot(name=f"{of.name}_{place}", of=of, place=place, size_name="n")
+
+    same, sex = (Categorical(name=n, categories=c) for n, c in (("same", "x"), ("sex", "mf")))
+    slots = [slot(of, place) for place in (1, 2) for of in (same, sex)]
+    domain = Domain((Integer(name="n", lower=0, upper=2), *slots))
+    sizes = np.arange(N) % 3
+    sexes = np.arange(N) // 3 % 2
+    columns = [sizes]
+    for place in (1, 2):
+        columns += [np.where(sizes >= place, each, k) for each, k in ((0 * sexes, 1), (sexes, 2))]
+    data = CodesInMemory(domain, N, tuple(each.astype(np.uint8) for each in columns))
+    target = Target(epsilon=5.0, delta=1e-6, n_records=N, n_cells=1, domain=domain)
+    mechanism = LinkedMarginals.calibrate(LinkedKnobs(), target)
+    released = mechanism.release(data, SeededRandomness(np.random.PCG64(1)))
+    codes = np.stack(mechanism.postprocess(released).codes, axis=1)
+    assert np.array_equal(codes[:, 1] == 0, codes[:, 0] >= 1)
+    assert np.array_equal(codes[:, 4] < 2, codes[:, 0] == 2)
+
+
+def test_known_totals_of_households_are_met_and_not_measured(tmp_path: Path) -> None:
+    domain = domain_in(tmp_path)
+    data = private(domain)
+    pair = np.zeros((3, 4), dtype=np.int64)
+    np.add.at(pair, (data.columns[0], data.columns[1]), 1)
+    known = {"both": KnownTotal(columns=("n_persons", "tenure"), counts=tuple(pair.T.ravel()))}
+    target = Target(epsilon=1.0, delta=1e-6, n_records=N, n_cells=1, domain=domain)
+    mechanism = LinkedMarginals.calibrate(LinkedKnobs(known=known), target)
+    released = mechanism.release(data, SeededRandomness(np.random.PCG64(3)))
+    assert not {(0,), (1,), (0, 1)} & {t.group for t in (*released.one_way, *released.tables)}
+    codes = np.stack(mechanism.postprocess(released).codes, axis=1)
+    made = np.zeros_like(pair)
+    np.add.at(made, (codes[:, 0], codes[:, 1]), 1)
+    assert np.array_equal(made, pair)
+    wanted = np.arange(3) < codes[:, 1][:, None]
+    assert np.array_equal(there(domain, codes), np.repeat(wanted[..., None], 2, axis=2))
+    assert not impossible_records(codes, boxes_of(domain)).any()
+    of_place = {"relation_1": KnownTotal(counts=(N, 0, 0, 0, 0))}
+    with pytest.raises(ConfigError, match="known totals are of households"):
+        LINKED.check(LinkedKnobs(known=of_place), target)
 
 
 def there(domain: Domain, codes: np.ndarray) -> np.ndarray:

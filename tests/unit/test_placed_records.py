@@ -23,6 +23,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import GRID
+from statpress.mechanisms.marginals.target_tables import tables_of
 from statpress.mechanisms.mechanism import PlacedBy, Target
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables, PlaceTablesKnobs
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
@@ -215,6 +216,11 @@ def test_records_have_the_places_of_the_placing() -> None:
     assert found.copies.sets[0].shape == (500, 2)
     without = made.postprocess(raw)
     assert all(np.array_equal(*pair) for pair in zip(found.codes, without.codes, strict=True))
+
+
+def test_copies_may_have_no_clear_pair() -> None:
+    """Then none of their tables is counted."""
+    assert tables_of(np.zeros((5, 2), np.uint8), {}) == {}
 
 
 class Numbered(SeededRandomness):

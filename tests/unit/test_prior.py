@@ -198,7 +198,6 @@ def test_copies_know_nothing_of_it() -> None:
                 Posterior.of(each.copies.released, Model.of(each.copies.released, carried=False)),
                 each.copies.codes,
                 np.random.default_rng(1),
-                0,
             )
         ]
         for each in found

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coded import in_memory
-from statpress.mechanisms.marginals.linked import LinkedKnobs, LinkedMarginals
 
 from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Slot
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals import measurement
+from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.measurement import GdpFilter, table_sensitivity_squared
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals
