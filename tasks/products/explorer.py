@@ -155,7 +155,8 @@ def _key(group: Group, place: Mapping[int, int]) -> str:
 
 def _measured(stated: Mapping[str, Any]) -> str:
     """What statpress query says of counts."""
-    facts = {"statistic": "count", "confidence": CONFIDENCE, "cells": [], **standing(stated)}
+    facts = {"statistic": "count", "of": "these records", "confidence": CONFIDENCE, "cells": []}
+    facts |= standing(stated)
     return " ".join(caveats(facts))
 
 
