@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,9 @@ from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
-from statpress.tasks.source.aggregates import Units, source_of, units_of
+from statpress.tasks.source.aggregates import Units, units_of
 from statpress.tasks.source.files import FileSource
-from statpress.tasks.source.linked import LinkedSource
+from statpress.tasks.source.linked import LinkedSource, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,10 +121,7 @@ def _make_up_households(release: Release, tables: Tables, folder: Path) -> Linke
             ]
             for file, each in zip(files, tabled, strict=True):
                 file.write_table(each)
-    declared = source_of(release)
-    assert isinstance(declared, LinkedSource)
-    households, members = (FileSource(str(path), "parquet") for path in paths)
-    return replace(declared, households=households, persons=members)
+    return joined(tables, domain, *(FileSource(str(path), "parquet") for path in paths))
 
 
 def _places(domain: Domain) -> NDArray[np.int64]:

@@ -88,22 +88,39 @@ def source_of(
         limits: What the engine may take of this machine.
     """
     own, persons = tables.households, tables.persons
-    assert persons.by is not None and persons.order is not None
-    members = Domain(tuple(c for c in domain.declared if c.name in persons.domain))
+    assert persons.by is not None
 
     def source(declared: Any, columns: tuple[str, ...], unit: str) -> Source:
         reader = reader_named(declared.reader)
         return reader.source_of(declared, located, columns=columns, unit=unit, limits=limits)
 
+    wanted = (*_persons(tables, domain).names, persons.key)
+    return joined(
+        tables,
+        domain,
+        source(own.source, tuple(own.domain), own.key),
+        source(persons.source, wanted, persons.by),
+    )
+
+
+def joined(tables: Tables, domain: Domain, households: Source, persons: Source) -> LinkedSource:
+    """Two sources, joined as the section ``tables`` says."""
+    own = tables.persons
+    assert own.by is not None and own.order is not None
     return LinkedSource(
-        households=source(own.source, tuple(own.domain), own.key),
-        persons=source(persons.source, (*members.names, persons.key), persons.by),
-        domain=members,
-        keys=(own.key, persons.key, persons.by),
-        order=tuple((name.removeprefix("-"), name.startswith("-")) for name in persons.order),
+        households=households,
+        persons=persons,
+        domain=_persons(tables, domain),
+        keys=(tables.households.key, own.key, own.by),
+        order=tuple((name.removeprefix("-"), name.startswith("-")) for name in own.order),
         most=tables.most,
         size=tables.size,
     )
+
+
+def _persons(tables: Tables, domain: Domain) -> Domain:
+    """The declared columns of persons."""
+    return Domain(tuple(c for c in domain.declared if c.name in tables.persons.domain))
 
 
 def _each(source: LinkedSource) -> Iterator[Source]:
