@@ -110,7 +110,7 @@ def wrong(prior: Prior, rng: np.random.Generator) -> Iterator[tuple[str, Prior]]
 
 
 def measure(
-    series: str, epsilon: float, seed: int, columns: int | None = None, last: int | None = None
+    series: str, epsilon: float, seed: int, columns: int | None = None, *, errors_only: bool = False
 ) -> dict[str, float]:
     """Errors and intervals of one seed.
 
@@ -119,9 +119,9 @@ def measure(
         epsilon: Of every release.
         seed: Of noise, and of what is drawn of the series.
         columns: The first so many of it.
-        last: The vintage whose intervals are looked at; by default the last.
+        errors_only: Whether intervals, of the last vintage, are left out.
     """
-    number = last or SERIES[series]
+    number = THIRD if errors_only else SERIES[series]
     declared, years = vintages(series, seed, columns, number)
     from coded import CodesInMemory
 
@@ -153,7 +153,7 @@ def measure(
                     for a, b in pairs
                 ]
                 found[name] = float(np.mean(apart))
-        if year == number - 1:
+        if year == number - 1 and not errors_only:
             found |= intervals(release, years[year], np.random.default_rng([seed, 3]))
         prior = Model.of(release).as_prior(release, "")
     return found
