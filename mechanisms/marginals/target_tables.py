@@ -218,12 +218,35 @@ def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> 
     return possible
 
 
+_BYTES_AT_ONCE = 1 << 22
+
+
+@functools.lru_cache(maxsize=8)
+def _packed(boxes: tuple[Box, ...]) -> Mapping[int, NDArray[np.uint8]]:
+    """By column uint8[k, b]: of every code, a bit for each box that it may lie in."""
+    found: dict[int, Booleans] = {}
+    for place, box in enumerate(boxes):
+        for column, inside in zip(box.columns, box.inside, strict=True):
+            if column not in found:
+                found[column] = np.ones((len(inside), len(boxes)), dtype=np.bool_)
+            found[column][:, place] = inside
+    return {column: np.packbits(allowed, axis=1) for column, allowed in found.items()}
+
+
 def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
     """bool[n]: which records unsigned[n, d] lie in a box."""
     impossible = np.zeros(len(codes), dtype=np.bool_)
-    for box in boxes:
-        if not box.implied:
-            impossible |= box.contains(codes)
+    packed = _packed(tuple(box for box in boxes if not box.implied))
+    if not packed:
+        return impossible
+    width = next(iter(packed.values())).shape[1]
+    at_once = max(1, _BYTES_AT_ONCE // width)
+    for first in range(0, len(codes), at_once):
+        some = slice(first, first + at_once)
+        within = np.full((len(codes[some]), width), 255, dtype=np.uint8)
+        for column, bits in packed.items():
+            within &= bits[codes[some, column]]
+        impossible[some] = within.any(axis=1)
     return impossible
 
 

@@ -22,6 +22,7 @@ from statpress.mechanisms.domain.domain import (
     n_covered,
 )
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.target_tables import Box, impossible_records
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 COLUMNS = tuple(Integer(name=name, lower=0, upper=size - 1) for name, size in SIZES.items())
@@ -188,3 +189,20 @@ def test_values_as_the_column_declares_them() -> None:
         with pytest.raises(ConfigError) as caught:
             codes_of_values(column, [value])
         assert caught.value.where == column.name
+
+
+def test_many_boxes_at_once_find_the_records_that_one_after_the_other_do() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        sizes = rng.integers(2, 6, 5)
+        boxes = []
+        for _ in range(rng.integers(0, 20)):
+            columns = tuple(sorted(rng.choice(5, rng.integers(1, 4), replace=False).tolist()))
+            inside = tuple(rng.random(sizes[column]) < 0.5 for column in columns)
+            boxes.append(Box(columns, inside, implied=bool(rng.random() < 0.2)))
+        codes = np.stack([rng.integers(0, size, 50) for size in sizes], axis=1).astype(np.uint8)
+        found = np.zeros(50, dtype=np.bool_)
+        for box in boxes:
+            if not box.implied:
+                found |= box.contains(codes)
+        assert np.array_equal(impossible_records(codes, boxes), found)
