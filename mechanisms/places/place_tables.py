@@ -534,6 +534,7 @@ class PlaceTables:
                         noisy[chosen] += rng.discrete_gaussian(scale, noise).reshape(shape)
                         if progress is not None:
                             progress(noise)
+                noisy[masks == 0] = 0  # an only child's, which are those of its parent
                 values[tables[level]][rows] = noisy
             drawn = [values[each] for each in own]
             alike[group].carry(drawn, places_at_once(drawn[0].shape[1:]))

@@ -27,6 +27,7 @@ from statpress.mechanisms.errors import (
     LedgerError,
     NoisyGateError,
     OutOfMemoryError,
+    OutputNotWritableError,
     PolicyMismatchError,
     SourceAccessError,
     SourceChangedError,
@@ -86,8 +87,10 @@ def saying_charged(charge: Entry | None) -> Iterator[None]:
     """
     try:
         yield
-    except (InternalError, WorkerError, SourceError, OutOfMemoryError) as error:
-        if charge is not None:
+    except (
+        InternalError, WorkerError, SourceError, OutOfMemoryError, OutputNotWritableError
+    ) as error:  # fmt: skip
+        if charge is not None and not _CHARGED.search(error.what):
             step = _UNCHARGED.sub("", error.next_step).strip()
             error.next_step = step[:1].upper() + step[1:]
             error.what = _UNCHARGED.sub("", error.what).strip() + (
@@ -97,6 +100,7 @@ def saying_charged(charge: Entry | None) -> Iterator[None]:
         raise
 
 
+_CHARGED = re.compile(r"\brun was charged\b")
 _UNCHARGED = re.compile(r"Nothing was charged[.:] ?")
 """What errors say that mostly come before the charge."""
 

@@ -7,7 +7,8 @@ import csv
 import dataclasses
 import json
 from fractions import Fraction
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,19 @@ from statpress.flows.cli import app
 from statpress.mechanisms.errors import (
     InfeasibleBudgetError,
     NoisyGateError,
+    OutputNotWritableError,
     PolicyMismatchError,
     QualityGateError,
     SourceUnreadableError,
     StatpressError,
 )
 from statpress.mechanisms.tables.noisy_checks import NoisyChecks
+from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.entropy import generator_of_made_up
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.quality_gates import Between
+from statpress.tasks.release.steps import saying_charged
 from statpress.tasks.source import scanning
 
 
@@ -308,3 +312,12 @@ def test_a_membership_question_has_a_noisy_answer_within_its_share() -> None:
     epsilon = checks.loss(n_records=400, n_cells=10).epsilon(delta).upper
     assert not told_apart(checks, epsilon, delta)
     assert told_apart(dataclasses.replace(checks, scale=Fraction(1, 4)), epsilon, delta)
+
+
+@pytest.mark.parametrize("said", ["Nothing was charged.", "The run was charged, and stays so."])
+def test_what_cannot_be_written_after_the_charge_says_once_that_it_was_charged(said: str) -> None:
+    charge = cast(Entry, SimpleNamespace(body={"epsilon": "1.5", "delta": "0.00001"}))
+    with pytest.raises(OutputNotWritableError) as caught, saying_charged(charge):
+        raise OutputNotWritableError(f"The private copy cannot be written. {said}", where="work")
+    assert caught.value.what.count("was charged") == 1
+    assert "Nothing was charged" not in caught.value.what
