@@ -352,6 +352,13 @@ def regress(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
+    if population and counted == "persons":
+        raise QueryError(
+            "Persons of a household were drawn together: their figures have no intervals for a "
+            "population.",
+            where="--of persons, --population",
+            next_step="Ask about the persons that were counted, or about households.",
+        )
     of: Of = "population" if population else counted
     release = _opened(bundle, product, copies, with_prior, since)
     return _answered(

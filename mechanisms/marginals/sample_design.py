@@ -1,17 +1,17 @@
 """The variance that a declared design of a survey gives sums over the records of a sample.
 
 Records are taken to be drawn independently within strata, or clusters of them, with replacement or
-as few of many. Of sums F_h over the n_h records of H strata, n in all, the variance is
+as few of many. Of sums F_h over the n_h records of strata h the variance is
 
-    n / (n - H) (sum over records of f^2 - sum over strata h of F_h^2 / n_h),
+    sum over strata h of n_h / (n_h - 1) (sum over their records of f^2 - F_h^2 / n_h),
 
 and with m_h clusters of a stratum, which hold the sums F_c, at least
 
     sum over strata h of m_h / (m_h - 1) sum over clusters c of (F_c - mean)^2
 
 (Wolter 2007, Introduction to Variance Estimation, 2nd edition, 2.4; doi 10.1007/978-0-387-35099-8).
-Strata of one cluster are collapsed (2.5 there). Ratios and coefficients have it by linearisation
-(Binder 1983, doi 10.2307/1402588).
+Strata of one record, or of one cluster, are collapsed (2.5 there). Ratios and coefficients have it
+by linearisation (Binder 1983, doi 10.2307/1402588).
 """
 
 from __future__ import annotations
@@ -55,9 +55,14 @@ class SampleDesign:
         """Of the sums of parts float64[n] or float64[n, k] over the records, float64[] or [k]."""
         n = len(parts)
         strata = _numbered(np.zeros(n, dtype=np.int64) if self.strata is None else self.strata)
-        sums, counts = _sums(parts, strata), np.bincount(strata)
-        within = (parts**2).sum(axis=0) - np.tensordot(1 / counts, sums**2, 1)
-        within = np.maximum(within, 0.0) * (n / max(n - len(counts), 1))
+        drawn = strata
+        if (np.bincount(strata) == 1).any():
+            drawn = _numbered(np.array(collapsed(strata.tolist())))
+        counts = np.bincount(drawn).astype(np.float64)
+        sums, squares = _sums(parts, drawn), _sums(parts**2, drawn)
+        shape = (-1, *[1] * (parts.ndim - 1))
+        of_stratum = np.maximum(squares - sums**2 / counts.reshape(shape), 0.0)
+        within = np.tensordot(counts / np.maximum(counts - 1, 1), of_stratum, 1)
         if self.cluster is None:
             return np.asarray(within)
         cluster = _numbered(self.cluster)

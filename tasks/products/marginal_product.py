@@ -697,7 +697,13 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         resources: Sequence[Mapping[str, Any]],
     ) -> Iterator[TrackedFigure]:  # fmt: skip
         """The shares of every column, weighted if records are, as ``statpress query`` says them."""
-        described_as = {field["name"]: field for field in _fields(name, stated, resources)}
+        files = (name, f"{name}_households")  # of which linked records have the latter
+        described_as = {
+            field["name"]: field
+            for each in resources
+            if Path(each["path"]).stem in files and "schema" in each
+            for field in each["schema"]["fields"]
+        }
         release = published_marginals(folder, name, stated, resources)
         residuals, weight = release.residuals(), stated.get("weight")
         asked = Analyses(
@@ -709,6 +715,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         figure = tracked.WEIGHTED if weight else tracked.SHARE
         for place, column in enumerate(release.domain.columns):
             if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
+                continue
+            if column.name not in described_as:  # of a place of persons
                 continue
 
             def read(codes: tuple[int, ...], name: str = column.name) -> Reading:

@@ -366,10 +366,11 @@ class Release:
         import pyarrow.compute as pc
 
         name = self._named(product)[0]
-        n_columns = len(self._table_of(name)[1])
+        of_records = {field["name"] for field in self._table_of(name)[1]}
         table, fields = self._table_of(f"{name}_copies")
         table = table.filter(pc.greater(table.column(-1), 0))  # Stata's begin with a blank one
-        places = [*range(n_columns), table.num_columns - 1]
+        places = [i for i, field in enumerate(fields[:-1]) if field["name"] in of_records]
+        places.append(table.num_columns - 1)
         return _frame(table.select(places), [fields[place] for place in places], as_)
 
     def combine(

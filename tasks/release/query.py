@@ -193,7 +193,10 @@ class Measured:
         Raises:
             QueryError: The records have none.
         """
-        return weights_of(self.weight, self.domain, self.residuals)
+        found = weights_of(self.weight, self.domain, self.residuals)
+        if isinstance(self.residuals, PersonResiduals):  # whose public totals are of households
+            return replace(found, total=None)
+        return found
 
     @property
     def with_shares(self) -> Sequence[str]:

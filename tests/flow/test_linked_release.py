@@ -128,6 +128,9 @@ def test_its_noisy_tables_answer_questions(office: Any) -> None:
     assert "reference" in printed.getvalue()
     with pytest.raises(errors.QueryError, match="drawn together"):
         ask(bundle, Question(columns=("age",), conditions={}, persons=True, population=True))
+    fit = ["regress", str(bundle), "age ~ n_persons", "--of", "persons", "--population"]
+    with pytest.raises(errors.QueryError, match="drawn together"):
+        app(fit, exit_on_error=False, result_action="return_value")
     merged = release.persons().merge(release.households(), on="household_id")
     assert len(merged) == len(release.persons())
 

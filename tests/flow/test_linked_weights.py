@@ -14,6 +14,7 @@ from households import CONFIG, made_up, write
 from requirements import needed
 
 import statpress
+from statpress.configs.order import Order
 from statpress.mechanisms import errors
 
 DATASET = "households"
@@ -62,6 +63,32 @@ def test_persons_have_the_raked_weight_of_their_household(office: Any) -> None:
     assert any("taken as given" in sentence for sentence in stated["not_covered"])
     assert "Persons have that of their household" in (bundle / "README.md").read_text()
     assert "wgt" in (bundle / "config.yaml").read_text()
+
+
+def test_persons_are_not_scaled_to_the_public_number_of_households(office: Any) -> None:
+    office.replace("epsilon: 3,", "epsilon: 90,")
+    release = statpress.open(office.run(insecure_seed=4).bundle)
+    found = release.table("relation", of="persons", weight=True)
+    assert "scaled_to" not in found.facts
+    persons = pq.read_table(office.config.parent / "persons.parquet").to_pandas()
+    weights = pq.read_table(office.config.parent / "households.parquet").to_pandas()["wgt"]
+    classes = np.array([5.0, 15.0, 35.0])[np.digitize(weights, [10, 20])]
+    there = np.minimum(persons.groupby("hid").size(), 3).reindex(range(400), fill_value=0)
+    assert found.frame()["estimate"].sum() == pytest.approx(classes @ there, rel=0.05)
+    assert release.table("tenure", weight=True).facts["scaled_to"] == 14000
+
+
+def test_a_series_of_households_has_a_page(office: Any) -> None:
+    for name in ("households", "persons"):
+        path = office.config.parent / f"{name}.parquet"
+        path.rename(path.with_name(f"{name}-2026-01.parquet"))
+        office.replace(f"{name}.parquet", f'"{name}-{{period}}.parquet"')
+    office.replace(
+        "privacy:", "series: {name: monthly, period: {by: month, first: 2026-01}}\nprivacy:"
+    )
+    office.run(Order(office.config).at_period("2026-01"))
+    listed = (office.releases / "monthly" / "series.csv").read_text()
+    assert "tenure" in listed and "n_persons" in listed
 
 
 def test_the_files_of_stata_and_spss_merge_with_weights(office: Any) -> None:

@@ -26,6 +26,7 @@ from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.products.noisy_tables import published_marginals, published_places
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.reprint import check_reprint, reprint
 
@@ -283,6 +284,8 @@ def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
     )
     assert list(records.columns) == ["age", "pay", "place"] and len(records) == N
     assert list(copies.columns) == ["age", "pay", "copy"]
+    assert list(open_release(bundle).copies("records").columns) == ["age", "pay", "copy"]
+    assert len(open_release(bundle, product="records").on_copies.table("age").frame())
     assert list(records["place"]) == places_again(bundle)
     again = reprint(bundle)
     assert check_reprint(again.bundle)

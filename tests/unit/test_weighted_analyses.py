@@ -72,18 +72,25 @@ def analyses(
     )
 
 
-def designed(parts: np.ndarray, strata: np.ndarray | None, cluster: np.ndarray | None) -> float:
-    """The textbook variance of a sum of parts float64[N]."""
+def designed(
+    parts: np.ndarray,
+    strata: np.ndarray | None,
+    cluster: np.ndarray | None,
+    *,
+    pooled: bool = False,
+) -> float:
+    """The textbook variance of a sum of parts float64[N]; pooled: one factor for all strata."""
     strata = np.zeros(N, dtype=int) if strata is None else strata
     found = 0.0
     for h in np.unique(strata):
         own = parts[strata == h]
         if cluster is None:
-            found += (own**2).sum() - own.sum() ** 2 / len(own)
+            within = (own**2).sum() - own.sum() ** 2 / len(own)
+            found += within if pooled else len(own) / (len(own) - 1) * within
             continue
         sums = [parts[cluster == c].sum() for c in np.unique(cluster[strata == h])]
         found += len(sums) * np.var(sums, ddof=1)
-    return found * (N / (N - len(np.unique(strata))) if cluster is None else 1)
+    return found * (N / (N - len(np.unique(strata))) if pooled and cluster is None else 1)
 
 
 DESIGNS = {
@@ -102,11 +109,13 @@ def test_totals_and_means_have_the_variance_of_their_design(design: str) -> None
     total, mean = asked.total("x", {}), asked.mean("x", {})
     assert total.sampling == mean.sampling == design
     assert total.value == pytest.approx(W @ X)
-    assert total.standard_error**2 == pytest.approx(designed(W * X, *columns), rel=1e-6)
+    assert total.standard_error**2 == pytest.approx(
+        designed(W * X, *columns, pooled=True), rel=1e-6
+    )
     ratio = W @ X / W.sum()
     assert mean.value == pytest.approx(ratio)
     parts = W * (X - ratio) / W.sum()
-    assert mean.standard_error**2 == pytest.approx(designed(parts, *columns), rel=1e-6)
+    assert mean.standard_error**2 == pytest.approx(designed(parts, *columns, pooled=True), rel=1e-6)
     twin = designed(X * np.mean(W), *columns)  # weights ignored
     assert not math.isclose(total.standard_error**2, twin, rel_tol=0.02)
 
@@ -309,6 +318,27 @@ def test_figures_of_copies_have_the_variance_of_their_design(design: str) -> Non
         assert reach == pytest.approx(norm.ppf(0.975))
     else:  # Barnard and Rubin's degrees of freedom of copies that agree
         assert reach == pytest.approx(t.ppf(0.975, clusters * (clusters + 1) / (clusters + 3)))
+
+
+def test_small_strata_count_by_their_own_records() -> None:
+    """One of four records that vary much beside one of 400; the twin has one factor for both."""
+    rng = np.random.default_rng(5)
+    strata = np.repeat([0, 1], [4, 400])
+    found, pooled, sums = [], [], []
+    for _ in range(4000):
+        parts = np.where(strata == 0, 10.0, 1.0) * rng.standard_normal(404)
+        found.append(float(SampleDesign(strata).variance(parts)))
+        within = [(own**2).sum() - own.sum() ** 2 / len(own) for own in (parts[:4], parts[4:])]
+        pooled.append(404 / 402 * sum(within))
+        sums.append(parts.sum())
+    assert np.mean(found) / np.var(sums) == pytest.approx(1, abs=0.1)
+    assert np.mean(pooled) / np.var(sums) < 0.9
+
+
+def test_strata_of_one_record_are_taken_together() -> None:
+    parts = np.array([1.0, 4.0, 2.0, 5.0, 6.0])
+    alone, together = (np.array(codes) for codes in ([0, 1, 2, 2, 2], [0, 0, 2, 2, 2]))
+    assert SampleDesign(alone).variance(parts) == SampleDesign(together).variance(parts) > 0
 
 
 def test_a_correlation_of_copies_is_linearised() -> None:
