@@ -9,8 +9,8 @@ of the tables that hold the class too, with the exact covariance of their noise
 with F_h the sum of f over the n_h records of a stratum, all of them being one where none are
 declared, and times n / (n - H) for H strata of n records: these are taken to be drawn independently
 within strata (with replacement, or as few of many). One factor for all of them is too small where a
-stratum of few records varies much more than the others. Nothing is taken off for a stratum whose number
-of records the noise hides. Every cell of the column of clusters is a cluster that was drawn, and
+stratum of few records varies much more than the others. Nothing is taken off for a stratum whose
+number of records the noise hides. Every cell of the column of clusters is a cluster that was drawn, and
 strata with one are collapsed (Wolter 2007, 2.5). With clusters, of which m_h of a stratum were
 drawn and hold the sums F_c, it is
 
