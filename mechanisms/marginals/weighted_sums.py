@@ -10,8 +10,8 @@ with F_h the sum of f over the n_h records of a stratum, all of them being one w
 declared, and times n / (n - H) for H strata of n records: these are taken to be drawn independently
 within strata (with replacement, or as few of many). One factor for all of them is too small where a
 stratum of few records varies much more than the others. Nothing is taken off for a stratum whose
-number of records the noise hides. Every cell of the column of clusters is a cluster that was drawn, and
-strata with one are collapsed (Wolter 2007, 2.5). With clusters, of which m_h of a stratum were
+number of records the noise hides. Every cell of the column of clusters is a cluster that was drawn,
+and strata with one are collapsed (Wolter 2007, 2.5). With clusters, of which m_h of a stratum were
 drawn and hold the sums F_c, it is
 
     sum over strata h of m_h / (m_h - 1) sum over clusters c of (F_c - mean) (F_c - mean)',
