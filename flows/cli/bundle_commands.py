@@ -353,12 +353,9 @@ def regress(
         population: Intervals for the population, if the units are a random sample of it.
     """
     if population and counted == "persons":
-        raise QueryError(
-            "Persons of a household were drawn together: their figures have no intervals for a "
-            "population.",
-            where="--of persons, --population",
-            next_step="Ask about the persons that were counted, or about households.",
-        )
+        from statpress.tasks.release.query import persons_of_population
+
+        raise persons_of_population("--of persons, --population")
     of: Of = "population" if population else counted
     release = _opened(bundle, product, copies, with_prior, since)
     return _answered(

@@ -34,8 +34,8 @@ DRAWS = 200
 class _Drawn(Mapping[Group, Floats]):
     """Residuals of one draw, each of which is drawn when it is first asked for."""
 
-    def __init__(self, posterior: Posterior, number: int) -> None:
-        self._posterior, self._number = posterior, number
+    def __init__(self, posterior: Posterior, seed: tuple[int, int]) -> None:
+        self._posterior, self._seed = posterior, seed
         self._tables: dict[Group, Floats] = {}
         model = posterior.model
         spread = model.residuals.variances[()] ** 0.5
@@ -60,8 +60,8 @@ class _Drawn(Mapping[Group, Floats]):
 
     def _generator(self, group: Group) -> np.random.Generator:
         """Public, and the same whatever was asked for before."""
-        seed = int(self._posterior.released.public_generator().integers(2**63))
-        return np.random.default_rng((seed, self._number, *group))
+        # With its length, since to NumPy a seed that ends in 0 is the one without it.
+        return np.random.default_rng((*self._seed, len(group), *group))
 
     def _shares(self, group: Group) -> Floats:
         if group not in self._tables:
@@ -115,11 +115,12 @@ class PriorAnalyses(Analyses):
                 next_step="Ask without the prior, or about the records that were counted.",
             )
         posterior = Posterior.of(self.released, Model.of(self.released))
+        seed = int(self.released.public_generator().integers(2**63))
         exact = defaultdict[Group, float](float)
         return [
             Analyses(
                 domain=self.domain,
-                residuals=Residuals(self.residuals.sizes, _Drawn(posterior, number), exact),
+                residuals=Residuals(self.residuals.sizes, _Drawn(posterior, (seed, number)), exact),
                 confidence=self.confidence,
             )
             for number in range(DRAWS)

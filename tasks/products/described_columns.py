@@ -131,7 +131,7 @@ def unlisted_in_words(domain: Domain) -> str:
 
 
 def not_in_it(domain: Domain) -> str:
-    """The same as the description of a file in a data package; may be empty."""
+    """What is not in a file, as its description in a data package says it; may be empty."""
     words = unlisted_in_words(domain)
     return f"Not in it: {words}" if words else ""
 

@@ -97,6 +97,16 @@ class Question:
     persons: bool = False
 
 
+def persons_of_population(where: str) -> QueryError:
+    """That persons are asked for and a population too."""
+    return QueryError(
+        "Persons of a household were drawn together, and how alike they are in this is not known: "
+        "their figures have no intervals for a population.",
+        where=where,
+        next_step="Ask about the persons that were counted, or about households.",
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """A product by marginals of a verified bundle.
@@ -161,12 +171,7 @@ class Measured:
                 next_step="Ask without --of persons.",
             )
         if question.population:
-            raise QueryError(
-                "Persons of a household were drawn together, and how alike they are in this is not "
-                "known: their figures have no intervals for a population.",
-                where=str(self.folder),
-                next_step="Ask about the persons that were counted, or about households.",
-            )
+            raise persons_of_population(str(self.folder))
         domain, residuals = PersonResiduals.of(self.residuals, self.domain)
         return replace(self, domain=domain, residuals=residuals)
 
@@ -267,7 +272,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Copied(Measured):
-    """The same product, which answers by its copies.
+    """A product that answers by the copies of its records.
 
     Attributes:
         copies: The records of each, with their weights if they have any.
@@ -298,7 +303,7 @@ class Copied(Measured):
 
 @dataclass(frozen=True, eq=False)
 class WithPrior(Measured):
-    """The same product, which answers by what it measured and what its prior says.
+    """A product that answers by what it measured and what its prior says.
 
     Attributes:
         released: All that was measured, with the prior.

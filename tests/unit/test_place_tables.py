@@ -13,7 +13,7 @@ from coded import CodesInMemory, domain_of, in_memory
 from estimating import seeded
 from geographies import of_tree, tree_of
 from neighbouring import moved, tables
-from numpy.typing import NDArray
+from numbered import Drawn, Numbered
 
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency, Domain
@@ -36,7 +36,6 @@ from statpress.mechanisms.places.tree import Tree
 from statpress.mechanisms.planning.choice import compare
 from statpress.mechanisms.sampling.randomness import equivalent_variance
 from statpress.mechanisms.tables.count_tables import TABLE
-from statpress.tasks.release.entropy import SeededRandomness
 
 ADDED = Adjacency.ADD_REMOVE
 LEVELS = ["nation", "state", "tract"]
@@ -73,23 +72,6 @@ def calibrated(
     tree = SHAPES[shape]
     knobs = PlaceTablesKnobs(at=ASKED[shape], geography=of_tree("c0", tree), level_shares=shares)
     return cls.calibrate(knobs, target_of(tree, **more))
-
-
-class Numbered(SeededRandomness):
-    """Noise that is the number of its draw, from which it is known what was drawn once."""
-
-    def __init__(self) -> None:
-        super().__init__(np.random.PCG64(1))
-        self.scales: list[Fraction] = []
-
-    def discrete_gaussian(self, sigma: Fraction, size: int) -> NDArray[np.int64]:
-        first = len(self.scales)
-        self.scales += [sigma] * size
-        return np.arange(first, first + size)
-
-
-Drawn = dict[int, tuple[int, Fraction]]
-"""By number of a draw the exact count that it is added to, and the variance of its noise."""
 
 
 def drawn_of(mechanism: PlaceTables, tree: Tree, table: tuple[int, ...]) -> Drawn:

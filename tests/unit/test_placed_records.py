@@ -14,6 +14,7 @@ from coded import CodesInMemory, WithoutNoise, domain_of, in_memory
 from estimating import seeded
 from geographies import of_tree, random_tree, tree_of
 from neighbouring import moved, tables
+from numbered import Drawn, Numbered
 from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.composition import compose
@@ -29,7 +30,6 @@ from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables, P
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.places.tree import Tree
 from statpress.mechanisms.sampling.randomness import equivalent_variance
-from statpress.tasks.release.entropy import SeededRandomness
 
 Codes = NDArray[np.int64]
 LEVELS = ["nation", "state", "tract"]
@@ -221,23 +221,6 @@ def test_records_have_the_places_of_the_placing() -> None:
 def test_copies_may_have_no_clear_pair() -> None:
     """Then none of their tables is counted."""
     assert tables_of(np.zeros((5, 2), np.uint8), {}) == {}
-
-
-class Numbered(SeededRandomness):
-    """Noise that is the number of its draw, from which it is known what was drawn."""
-
-    def __init__(self) -> None:
-        super().__init__(np.random.PCG64(1))
-        self.scales: list[Fraction] = []
-
-    def discrete_gaussian(self, sigma: Fraction, size: int) -> NDArray[np.int64]:
-        first = len(self.scales)
-        self.scales += [sigma] * size
-        return np.arange(first, first + size)
-
-
-Drawn = dict[int, tuple[int, Fraction]]
-"""By number of a draw the exact count that it is added to, and the variance of its noise."""
 
 
 def drawn_of(made: Any, domain: Domain, counts: tuple[int, ...]) -> Drawn:

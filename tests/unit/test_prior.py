@@ -329,6 +329,14 @@ def test_an_answer_is_the_same_whatever_was_asked_before(monkeypatch: pytest.Mon
     assert count(one, pair, cell) == count(other, pair, cell)
 
 
+def test_no_two_tables_of_a_draw_share_their_random_bits() -> None:
+    """To NumPy the seeds (s, 0) and (s, 0, 0) are one."""
+    _, release = vintages(1)
+    own = both(release)[1]._draws[0].residuals.values
+    groups = [(), *CELLS, (0, 1, 2)]
+    assert len({int(own._generator(group).integers(2**63)) for group in groups}) == len(groups)
+
+
 def test_tables_of_a_draw_have_the_margins_of_their_columns() -> None:
     _, release = vintages(2)
     analyses = both(release)[1]
