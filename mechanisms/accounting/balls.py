@@ -288,9 +288,12 @@ _BITS = 128  # of precision up to which a series is accurate enough
 
 
 def twice_above(x: arb) -> arb:
-    """erfc(x / sqrt 2): twice the mass of a standard normal law above x >= 0."""
-    place = round(_PER_UNIT * float(x))
-    if ctx.prec <= _BITS and 0 <= place <= _FARTHEST_POINT * _PER_UNIT:
+    """erfc(x / sqrt 2): twice the mass of a standard normal law above x."""
+    near = float(x)
+    if near < 0:
+        return 2 - twice_above(-x)
+    if ctx.prec <= _BITS and near <= _FARTHEST_POINT:
+        place = round(_PER_UNIT * near)
         series, left_out = _expanded(place)
         moved = x - arb(place) / _PER_UNIT
         if abs(moved) < 1 / _PER_UNIT:

@@ -130,7 +130,9 @@ def _fitted(
     one_way: Sequence[Floats], pairs: Mapping[Group, Floats], rng: np.random.Generator
 ) -> tuple[Floats, tuple[Floats, ...]]:
     """Weights of classes near to these pairs, and the shares within each."""
-    ends = np.cumsum([0] + [len(p) for p in one_way])
+    sizes = [len(p) for p in one_way]
+    ends = np.cumsum([0, *sizes])
+    column_of = np.repeat(np.arange(len(sizes)), sizes)
     parts = [slice(first, last) for first, last in itertools.pairwise(ends)]
     observed = np.zeros((ends[-1], ends[-1]))
     left_open = np.ones(observed.shape, dtype=np.bool_)
@@ -145,17 +147,19 @@ def _fitted(
     shares = np.concatenate(one_way)
     given = shares[:, None] + 1e-9
     given = given * rng.gamma(2.0, 0.5, (len(given), n_classes))
-    given /= np.repeat(np.add.reduceat(given, ends[:-1]), np.diff(ends), axis=0)
+    given /= np.add.reduceat(given, ends[:-1])[column_of]
     weights = np.full(n_classes, 1 / n_classes)
     for _ in range(_ROUNDS):
         joint = given * weights
-        ratios = observed / (joint @ given.T + 1e-15)
+        expected = joint @ given.T
+        expected += 1e-15
+        ratios = observed / expected
         if not given_all:
             by_code = shares / (joint.sum(axis=1) + 1e-15)
             ratios = np.where(left_open, np.outer(by_code, by_code), ratios)
         counts = given * (ratios @ joint)
         weights = counts.sum(axis=0)
         weights /= weights.sum()
-        totals = np.add.reduceat(counts, ends[:-1])
-        given = counts / np.repeat(np.maximum(totals, 1e-300), np.diff(ends), axis=0)
+        totals = np.maximum(np.add.reduceat(counts, ends[:-1]), 1e-300)
+        given = counts / totals[column_of]
     return weights, tuple(given[part] for part in parts)
