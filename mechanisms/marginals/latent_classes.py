@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -36,6 +36,7 @@ _FEWEST, _MOST, _PER_CELL = 60, 150, 2  # classes
 _MOST_STARTS, _FEWEST_STARTS, _CODES_OF_ALL = 8, 2, 4000
 _ROUNDS = 100
 _AT_ONCE = 1 << 21  # cells of a table, but for its last column, times classes
+_FITTED_AT_ONCE = 1 << 14  # pairs of codes times starts: of small tables, calls take the time
 _WEIGHT, _MOST_WEIGHT = 0.5, 0.5
 
 
@@ -75,8 +76,7 @@ class LatentClasses:
         described = [one_way[column] for column in columns]
         starts = _CODES_OF_ALL // sum(map(len, described))
         starts = min(max(starts, _FEWEST_STARTS), _MOST_STARTS)
-        fits = tuple(_fitted(described, inside, rng) for _ in range(starts))
-        return cls(tuple(columns), fits)
+        return cls(tuple(columns), tuple(_fitted(described, inside, starts, rng)))
 
     def describe(self, group: Group) -> bool:
         """Whether all columns of a group are described."""
@@ -127,9 +127,9 @@ def _described(sizes: Sequence[int]) -> list[int]:
 
 
 def _fitted(
-    one_way: Sequence[Floats], pairs: Mapping[Group, Floats], rng: np.random.Generator
-) -> tuple[Floats, tuple[Floats, ...]]:
-    """Weights of classes near to these pairs, and the shares within each."""
+    one_way: Sequence[Floats], pairs: Mapping[Group, Floats], starts: int, rng: np.random.Generator
+) -> Iterator[tuple[Floats, tuple[Floats, ...]]]:
+    """From each start the weights of classes near to these pairs, and the shares within each."""
     sizes = [len(p) for p in one_way]
     ends = np.cumsum([0, *sizes])
     column_of = np.repeat(np.arange(len(sizes)), sizes)
@@ -145,21 +145,25 @@ def _fitted(
     given_all = not left_open.any()
     n_classes = min(_MOST, _FEWEST + int(ends[-1]) // _PER_CELL)
     shares = np.concatenate(one_way)
-    given = shares[:, None] + 1e-9
-    given = given * rng.gamma(2.0, 0.5, (len(given), n_classes))
-    given /= np.add.reduceat(given, ends[:-1])[column_of]
-    weights = np.full(n_classes, 1 / n_classes)
-    for _ in range(_ROUNDS):
-        joint = given * weights
-        expected = joint @ given.T
-        expected += 1e-15
-        ratios = observed / expected
-        if not given_all:
-            by_code = shares / (joint.sum(axis=1) + 1e-15)
-            ratios = np.where(left_open, np.outer(by_code, by_code), ratios)
-        counts = given * (ratios @ joint)
-        weights = counts.sum(axis=0)
-        weights /= weights.sum()
-        totals = np.maximum(np.add.reduceat(counts, ends[:-1]), 1e-300)
-        given = counts / totals[column_of]
-    return weights, tuple(given[part] for part in parts)
+    at_once = max(1, _FITTED_AT_ONCE // observed.size)
+    for first in range(0, starts, at_once):
+        some = min(at_once, starts - first)
+        given = shares[:, None] + 1e-9
+        given = given * rng.gamma(2.0, 0.5, (some, len(given), n_classes))
+        given /= np.add.reduceat(given, ends[:-1], axis=1)[:, column_of]
+        weights = np.full((some, 1, n_classes), 1 / n_classes)
+        for _ in range(_ROUNDS):
+            joint = given * weights
+            expected = joint @ given.swapaxes(1, 2)
+            expected += 1e-15
+            ratios = observed / expected
+            if not given_all:
+                by_code = shares / (joint.sum(axis=2) + 1e-15)
+                ratios = np.where(left_open, by_code[:, :, None] * by_code[:, None], ratios)
+            counts = given * (ratios @ joint)
+            weights = counts.sum(axis=1, keepdims=True)
+            weights /= weights.sum(axis=2, keepdims=True)
+            totals = np.maximum(np.add.reduceat(counts, ends[:-1], axis=1), 1e-300)
+            given = counts / totals[:, column_of]
+        for own, within in zip(weights[:, 0], given, strict=True):
+            yield own, tuple(within[part] for part in parts)
