@@ -79,7 +79,9 @@ def repeat_all(ledger: Ledger) -> None:
                 raise
 
 
-def outcome(ledger: Ledger, acknowledged: list[str], before: set[tuple[str, ...]]) -> dict[str, Any]:
+def outcome(
+    ledger: Ledger, acknowledged: list[str], before: set[tuple[str, ...]]
+) -> dict[str, Any]:
     """What is there after a death, and after the repetition of everything.
 
     Everything is repeated once more where what the first repetition met was not there before.
