@@ -122,8 +122,7 @@ def parse(text: str, name: str) -> Document:
     if len(text) > LONGEST:
         raise YamlError(f"The text is longer than {LONGEST // 10**6} MB.", where=name)
     try:
-        compose = _composed if len(text) <= _LONGEST_KEPT else _composed.__wrapped__
-        root = compose(text)
+        root = _composed(text) if len(text) <= _LONGEST_KEPT else _composed.__wrapped__(text)
         problem = None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
