@@ -167,7 +167,7 @@ def test_labelled_columns_of_long_names_can_be_written(tmp_path: Path, name: str
 
 
 def test_types_of_long_csv_are_those_of_all_rows(tmp_path: Path) -> None:
-    """As of noisy tables, whose first megabytes are of one column and two, and the last of three."""
+    """As of noisy tables: the first megabytes are of one column and two, the last of three."""
     n = 200_000
     columns = {
         "a": ["of a table of noisy counts"] * n,
