@@ -117,8 +117,8 @@ def test_declared_groups_answer_weighted_questions_of_several_columns(office: An
     off = abs(everybody[0]["estimate"] - households_of_three)
     assert off < 6 * everybody[0]["standard_error"]
     with pytest.raises(errors.NotMeasuredError) as refused:
-        release.regress("age ~ tenure", of="persons", weight=True)
-    assert "'groups'" in str(refused.value)
+        release.table("tenure", "n_persons", weight=True)
+    assert "weight: name {columns: [tenure, n_persons, wgt]} under 'groups'" in str(refused.value)
 
 
 def test_a_series_of_households_has_a_page(office: Any) -> None:
