@@ -302,12 +302,14 @@ def _check_depths(levels: Sequence[str], above: Above, file: str) -> None:
             depth, at = depth + 1, above[at][0]
         problem, next_step = "", ""
         if at in above:
-            problem = f"lies in itself, by way of '{parent}'"
+            problem = "lies in itself" + f", by way of '{parent}'" * (parent != code)
+            next_step = "Say in which larger place it lies; a blank is the root."
         elif at:
             problem = f"lies in '{at}', which is not in the file"
             next_step = "Give that place a line of its own."
         elif depth >= len(levels):
             problem = f"lies {depth} levels below the root, and {len(levels) - 1} are named"
+            next_step = "Name them all in 'levels', or leave the place out."
         if problem:
             raise ConfigError(
                 f"The place '{code}' {problem}.",
