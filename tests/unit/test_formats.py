@@ -164,3 +164,20 @@ def test_labelled_columns_of_long_names_can_be_written(tmp_path: Path, name: str
         record_rows(ContingencyTable(domain, np.arange(2), np.array([1, 2]))), path, fields=[facts]
     )
     assert [x.tolist() for x in read_records(path, domain)] == [[0, 1], [1, 2]]
+
+
+def test_a_long_parquet_file_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    """Row groups that were read are not kept."""
+    path, rng = tmp_path / "long.parquet", np.random.default_rng(1)
+    schema = pa.schema([("value", pa.float64())])
+    with path.open("wb") as sink:
+        writer = REGISTERED["parquet"].open_writer(sink, schema)
+        for _ in range(64):
+            writer.write(pa.record_batch([pa.array(rng.random(2**17))], schema=schema))
+        writer.close()
+    before, most, rows = pa.total_allocated_bytes(), 0, 0
+    for batch in read_batches(path, None):
+        rows += batch.num_rows
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == 2**23 and path.stat().st_size > 32 * 2**20
+    assert most < path.stat().st_size / 2
