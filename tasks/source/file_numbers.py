@@ -18,6 +18,11 @@ IN_MEMORY = 2**20
 """Numbers up to which an array is held in memory."""
 
 
+def bytes_on_disk(numbers: int) -> int:
+    """Size of the file of an array; 0 for one that is held in memory."""
+    return 8 * numbers if numbers > IN_MEMORY else 0
+
+
 @dataclass(frozen=True)
 class FileRoom:
     """Makes arrays of zeros, large ones as files.
@@ -34,7 +39,7 @@ class FileRoom:
         Raises:
             OSError: The disk is full, or fails.
         """
-        if math.prod(shape) <= IN_MEMORY:
+        if not bytes_on_disk(math.prod(shape)):
             return in_memory(shape)
         path = self.folder / f"{uuid.uuid4().hex}.numbers"
         zeros = np.zeros(IN_MEMORY, np.int64)
