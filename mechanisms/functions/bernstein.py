@@ -38,8 +38,12 @@ from statpress.mechanisms.functions.lattice_release import (
     lattice_loss,
 )
 from statpress.mechanisms.functions.learner import Learner, Noise, least_error, least_gaussian_error
-from statpress.mechanisms.functions.polynomials import Floats, iterated_basis
-from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
+from statpress.mechanisms.functions.polynomials import (
+    Floats,
+    FunctionShape,
+    ReleasedFunction,
+    iterated_basis,
+)
 from statpress.mechanisms.functions.risk import expected_wrong
 from statpress.mechanisms.mechanism import (
     ALDA_RUBINSTEIN,
@@ -55,8 +59,13 @@ from statpress.mechanisms.mechanism import (
     check_frame,
     in_words,
 )
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
-from statpress.mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
+    Progress,
+    Randomness,
+    of_noise,
+)
 
 LARGEST_ERROR = "largest_error"
 """What decides between kinds of noise for a function."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import InternalError
-from statpress.mechanisms.sampling import gaussian_sampler
+from statpress.mechanisms.sampling import randomness
 from statpress.mechanisms.sampling.randomness import Randomness
 from statpress.tasks.ledger.entries import Entry
 
@@ -106,7 +106,7 @@ class SystemRandomness(Randomness):
         return _noise(dp.m.make_laplace(*space, scale=_double(scale)), size)
 
     def discrete_gaussian(self, sigma: Fraction, size: int) -> NDArray[np.int64]:
-        return gaussian_sampler.discrete_gaussian(sigma, size, self)
+        return randomness.discrete_gaussian(sigma, size, self)
 
 
 class SeededRandomness(Randomness):

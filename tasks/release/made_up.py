@@ -37,7 +37,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.mechanisms.sampling.evidence import NoNoise
+from statpress.mechanisms.sampling.randomness import NoNoise
 from statpress.tasks.source.aggregates import Units, units_of
 from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.linked import LinkedSource, joined

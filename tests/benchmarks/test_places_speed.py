@@ -19,7 +19,7 @@ from statpress.mechanisms.places.estimates import LevelTable, PlaceEstimates
 from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKnobs
 from statpress.mechanisms.places.reading import read_level
 from statpress.mechanisms.places.tree import Tree
-from statpress.mechanisms.sampling.gaussian_sampler import discrete_gaussian
+from statpress.mechanisms.sampling.randomness import discrete_gaussian
 from statpress.tasks.source import file_numbers
 from statpress.tasks.source.file_numbers import FileRoom
 

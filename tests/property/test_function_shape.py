@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statpress.mechanisms.functions.released_function import (
+from statpress.mechanisms.functions.polynomials import (
     clip_below,
     monotone,
     normalise_density,
