@@ -33,11 +33,10 @@ from statpress.configs.geography import GeographyConfig, check_outlines, geograp
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
-from statpress.configs.requests import divided, requests_of
+from statpress.configs.requests import divided, requests_of, survey_weight
 from statpress.configs.series import dated
 from statpress.configs.tables import key_faults
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
-from statpress.configs.weight import survey_weight
 from statpress.configs.yaml_text import Document, Findings, as_value, parse, placed, read_text
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors

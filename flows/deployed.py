@@ -36,8 +36,12 @@ from statpress.tasks.orchestration.monitoring import (
     show_series,
     show_unsent,
 )
-from statpress.tasks.orchestration.server import final_state, rejected, schedule_state
-from statpress.tasks.orchestration.server_checkup import confirm_installation
+from statpress.tasks.orchestration.server import (
+    confirm_installation,
+    final_state,
+    rejected,
+    schedule_state,
+)
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.ledger_check import confirm_ledger

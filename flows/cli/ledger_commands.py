@@ -435,7 +435,7 @@ def amend(
 
 def _names(sources: list[str] | None) -> list[str]:
     """Sources as accounts name them; paths are taken from the present folder."""
-    from statpress.tasks.ledger.source_patterns import named
+    from statpress.tasks.ledger.account_rules import named
 
     return [named(each) for each in sources or ()]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from statpress.configs.loading import PlannedOrder
     from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
-    from statpress.tasks.release.rehearsal_steps import Rehearsed
+    from statpress.tasks.release.made_up import Rehearsed
     from statpress.tasks.release.run_places import Outcome
 
 

@@ -476,7 +476,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Args:
             dataset: Name of the account.
-            sources: Their patterns (``tasks.ledger.source_patterns``), which replace those before.
+            sources: Their patterns (``tasks.ledger.account_rules``), which replace those before.
             also_in: Accounts that are about some of them too.
             reason: Needed if there are such accounts, or other sources before.
             key: Of an approver in force, where there are any.

@@ -43,8 +43,7 @@ from statpress.mechanisms.places.tree import Geography, Tree
 from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.manifest import understood
 from statpress.tasks.bundle.rows import Rows
-from statpress.tasks.products.described_columns import column_from, zero_from
-from statpress.tasks.products.publication import DataTable, Field, described
+from statpress.tasks.products.publication import DataTable, Field, column_from, described, zero_from
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """The one place where production randomness begins.
 
 Bits are AES-128 in counter mode under a key from the operating system. Discrete Gaussian noise is
-drawn from them (mechanisms.sampling.gaussian_sampler); discrete Laplace noise comes from OpenDP's
+drawn from them (mechanisms.sampling.randomness); discrete Laplace noise comes from OpenDP's
 exact sampler, which takes its bits from the operating system. Every product
 has a generator of its own, with a key of its own, made in the process that draws it: no two share
 a stream, wherever they are drawn, and no key is ever stored or sent. A fork copies a generator with

@@ -27,7 +27,7 @@ from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.ledger.entries import read_public_key
 from statpress.tasks.products.answer_words import caveats
-from statpress.tasks.products.described_columns import size_stated
+from statpress.tasks.products.publication import size_stated
 from statpress.tasks.release.changes import change_of, check_definitions, shares_of_all
 from statpress.tasks.release.formulas import fitted
 from statpress.tasks.release.query import (

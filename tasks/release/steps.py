@@ -38,21 +38,20 @@ from statpress.mechanisms.errors import (
     WorkerError,
 )
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.ledger.account_rules import check_source
+from statpress.tasks.ledger.account_rules import check_source, of_path
 from statpress.tasks.ledger.accounts import Status, drawn_before
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open, check_terms
-from statpress.tasks.ledger.source_patterns import of_path
 from statpress.tasks.private_zone.folders import at_work, claims
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
 from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
-from statpress.tasks.release.build import Released
+from statpress.tasks.release.build import Released, lifetime
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
@@ -70,7 +69,6 @@ from statpress.tasks.release.run_places import (
     writing,
 )
 from statpress.tasks.release.series_periods import point_latest
-from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, size_of, source_of, units_of
 from statpress.tasks.source.engine import reader_named
 from statpress.tasks.source.scanning import Scan, counted_of, kept_profile, scan_of
@@ -272,8 +270,8 @@ def check_budget(
 
 
 def source_names(release: Release) -> tuple[str, ...]:
-    """What accounts call a config's sources (see ``source_patterns``), households' first."""
-    from statpress.tasks.ledger.source_patterns import of_path, of_table
+    """What accounts call a config's sources (see ``account_rules``), households' first."""
+    from statpress.tasks.ledger.account_rules import of_path, of_table
 
     names = []
     for declared in getattr(release.config.source, "both", (release.config.source,)):
