@@ -1,4 +1,4 @@
-"""The rules of entries that open an account or change its terms.
+"""What a rule of the ledger is, and those of entries that open an account or change its terms.
 
 An account is opened once, and its limit, policy, design, sources and approvers may change. Once
 approvers sign its terms, one of them signs every change. ``tasks.ledger.rules`` has the rules of
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from statpress.mechanisms.accounting.panel_design import Design, Panel
 from statpress.mechanisms.errors import (
@@ -26,8 +27,8 @@ from statpress.mechanisms.errors import (
     LedgerError,
     PolicyMismatchError,
 )
-from statpress.tasks.ledger.accounts import Account, State, limit_of, measures_of
-from statpress.tasks.ledger.entries import Body, Entry, statement_signed
+from statpress.tasks.ledger.accounts import Account, Balance, State, limit_of, measures_of
+from statpress.tasks.ledger.entries import Body, Entry, check_field, statement_signed
 
 OF_DATASET = frozenset({"dataset", "created"})
 """Fields of every entry about a dataset."""
@@ -358,6 +359,68 @@ def reopen_account(draft: State, entry: Entry) -> None:
     """The effect of a reopening: refusals and looks are counted from here."""
     dataset = entry.body["dataset"]
     draft.change_account(dataset, reopenings=(*draft.account_of(dataset).reopenings, entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Fields, condition and effect of one kind of entry.
+
+    Attributes:
+        fields: The fields of its body, or what computes them from a body that may lack some.
+        condition: Raises unless a body with these fields may follow the entries so far.
+        effect: Changes a draft of the state.
+        balance: For kinds that move the account's balance, the balance after the entry,
+            which the entry states in additional fields (``BALANCE_FIELDS``).
+        repeats: For kinds of which a run that has one may ask again: whether the body
+            repeats that entry; raises if it contradicts it.
+        lasting: Whether later acts on the account depend on every entry of this kind, or on the
+            last one alone, as with ``balance``.
+    """
+
+    fields: frozenset[str] | Callable[[Body], frozenset[str]]
+    condition: Callable[[State, Body], None]
+    effect: Callable[[State, Entry], None]
+    _: KW_ONLY
+    balance: Callable[[State, Body], Balance] | None = None
+    repeats: Callable[[State, Entry, Body], bool] | None = None
+    lasting: Literal["", "last", "every"] = ""
+
+    def check(self, state: State, body: Body) -> None:
+        """Raise unless the body, without its balance, may follow the entries so far."""
+        check_fields(body, self.fields(body) if callable(self.fields) else self.fields)
+        self.condition(state, body)
+
+    def record(self, draft: State, entry: Entry) -> None:
+        """Write the entry, which was checked, into a draft of the state."""
+        balance = self.balance(draft, entry.body) if self.balance else None
+        self.effect(draft, entry)
+        if balance is not None:
+            sums = {"spent": balance.spent, "by_period": balance.by_period}
+            draft.change_account(entry.body["dataset"], **sums)
+
+
+def check_fields(body: Body, names: frozenset[str]) -> None:
+    """Raise unless the body has exactly these fields, each of a usable form."""
+    if body.keys() != names:
+        odd = ", ".join(sorted(body.keys() ^ names))
+        raise LedgerError(
+            f"Fields missing or not known: {odd}.",
+            where="ledger entry",
+            next_step="Give exactly the fields of this kind of entry.",
+        )
+    for name in sorted(names):
+        check_field(name, body[name])
+
+
+ACCOUNT_RULES: dict[str, Rule] = {
+    "register": Rule(registration_fields, check_register, open_account, lasting="every"),
+    "amend-policy": Rule(amendment_fields, check_amend, amend_account, lasting="every"),
+    "set-approvers": Rule(
+        approvers_fields, check_set_approvers, replace_approvers, lasting="every"
+    ),
+    "reopen": Rule(reopening_fields, check_reopen, reopen_account, lasting="every"),
+    "bind": Rule(binding_fields, check_bind, bind_account, lasting="last"),
+}
 
 
 _WILD = re.compile(r"[*?\[{]")  # braces are wildcards to Spark

@@ -532,3 +532,42 @@ def drawn_before(run_id: str) -> LedgerError:
         next_step="If the ledger says otherwise it was cut back: stop releasing, and run"
         " 'statpress ledger verify --head' with a head kept elsewhere. Else start a new run.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What an entry moves a balance by, and to.
+
+    Attributes:
+        account: Before the entry.
+        loss: What is charged; below 0 where it is given back.
+        period: Of the charge; None if it names none, which counts for everybody.
+    """
+
+    account: Account
+    loss: Loss
+    period: str | None = None
+
+    @property
+    def spent(self) -> Loss:
+        """Of the account after the entry."""
+        return self.account.spent + self.loss
+
+    @property
+    def by_period(self) -> PeriodSums:
+        """Of the account after the entry."""
+        sums = self.account.by_period
+        return sums if self.period is None else sums.plus(self.period, self.loss)
+
+    @property
+    def stated(self) -> Body:
+        """What the entry states of it."""
+        if not self.account.has_design:
+            return {"spent": self.spent.texts()}
+        # Every set that has the period, or every set, has this loss more.
+        by_one = self.account.spent_by_one(self.period) + self.loss
+        return {
+            "spent": self.spent.texts(),
+            "design": self.account.design,
+            "spent_by_one": by_one.texts(),
+        }
