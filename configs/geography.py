@@ -42,7 +42,8 @@ FILES = ("file", "names", "sizes", "boundaries")
 _CSV, _FEATURES = ".csv", (".geojson", ".topojson")
 _PLACE, _WITHIN = "place", "within"
 _MOST_SIZE = 10**15
-_STATA = 2_000
+
+
 _TOO_FEW = "The line does not have as many values as the header."
 
 
@@ -126,26 +127,6 @@ def geographies(
                 lines[key] = list(_parsed(written, label, features=features))
             found[name] = _geography(name, section, columns, lines, document)
     return found, texts
-
-
-def check_outlines(
-    places: Mapping[str, Geography], formats: Sequence[str], document: Document
-) -> None:
-    """Refuse outlines that are too long for text in files of Stata.
-
-    Raises:
-        ConfigError: The config asks for such files.
-    """
-    for name, geography in places.items():
-        drawn = geography.outlines
-        longest = max(map(len, drawn.paths)) if drawn else 0
-        if "dta" in formats and longest > _STATA:
-            raise ConfigError(
-                f"An outline takes {longest:,} bytes, and text in files of Stata at most "
-                f"{_STATA:,}.",
-                where=document.where(("geography", name, "boundaries")),
-                next_step="Leave 'dta' out of publish.formats, or give tiles.",
-            )
 
 
 def _parsed(written: Sequence[str], label: str, *, features: bool = False) -> Iterator[_Line]:

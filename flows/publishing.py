@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statpress.mechanisms.errors import UploadError
-from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.lineage import tell_publication
 from statpress.tasks.orchestration.monitoring import name_publication, show_approval, show_release
 from statpress.tasks.private_zone.guards import is_interruption
@@ -23,25 +22,10 @@ from statpress.tasks.release.review import (
 )
 from statpress.tasks.release.run_places import Outcome, Uploaded
 from statpress.tasks.release.series_periods import refresh_page
-from statpress.tasks.uploads.upload import check_targets, read_targets, targets_in, upload
+from statpress.tasks.uploads.upload import read_targets, targets_in, upload
 
 if TYPE_CHECKING:
     from statpress.configs.upload_targets import Target
-
-
-def check_uploads(targets: Sequence[Target], *, reviewed: bool) -> None:
-    """See before the charge that uploads can begin, unless that is for whoever publishes later.
-
-    Args:
-        targets: Those of the config.
-        reviewed: Whether the release waits for its approval first.
-
-    Raises:
-        UploadError: There are no credentials; nothing was charged.
-        DependencyError: An extra is not installed.
-    """
-    if targets and not reviewed:
-        check_targets(targets)
 
 
 def upload_release(
@@ -82,20 +66,6 @@ def upload_release(
             next_step=f"Then run 'statpress upload {outcome.bundle}'.",
         )
     return replace(outcome, uploads=uploads)
-
-
-def finish_uploads(context: RunContext, outcome: Outcome) -> Outcome:
-    """Upload the release of a run that is started again, as far as it is not uploaded.
-
-    Args:
-        context: The run.
-        outcome: What it left; a bundle that is prepared, or no longer there, is not uploaded.
-
-    Raises:
-        StatpressError: As ``upload_release``.
-    """
-    published = outcome.status is Status.PUBLISHED and outcome.bundle.is_dir()
-    return upload_release(context, outcome, targets_in(outcome.bundle) if published else ())
 
 
 def upload_again(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
-from statpress.flows.publishing import check_uploads, finish_uploads, upload_release
+from statpress.flows.publishing import upload_release
+from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.drawing_workers import open_workers
 from statpress.tasks.orchestration.lineage import followed
 from statpress.tasks.orchestration.monitoring import (
@@ -21,7 +23,9 @@ from statpress.tasks.orchestration.server import one_at_a_time
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
-from statpress.tasks.release.review import check_decided
+from statpress.tasks.release.review import (
+    check_decided,
+)
 from statpress.tasks.release.run_places import Outcome, open_run
 from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
@@ -45,9 +49,12 @@ from statpress.tasks.release.steps import (
     take_size,
     write_products,
 )
+from statpress.tasks.uploads.upload import check_targets, targets_in
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.configs.upload_targets import Target
 
 
 def press(
@@ -147,3 +154,32 @@ def press(
     show_release(context, outcome)
     targets = release.config.publish.targets
     return upload_release(context, outcome, targets, told_to_end=told_to_end)
+
+
+def check_uploads(targets: Sequence[Target], *, reviewed: bool) -> None:
+    """See before the charge that uploads can begin, unless that is for whoever publishes later.
+
+    Args:
+        targets: Those of the config.
+        reviewed: Whether the release waits for its approval first.
+
+    Raises:
+        UploadError: There are no credentials; nothing was charged.
+        DependencyError: An extra is not installed.
+    """
+    if targets and not reviewed:
+        check_targets(targets)
+
+
+def finish_uploads(context: RunContext, outcome: Outcome) -> Outcome:
+    """Upload the release of a run that is started again, as far as it is not uploaded.
+
+    Args:
+        context: The run.
+        outcome: What it left; a bundle that is prepared, or no longer there, is not uploaded.
+
+    Raises:
+        StatpressError: As ``upload_release``.
+    """
+    published = outcome.status is Status.PUBLISHED and outcome.bundle.is_dir()
+    return upload_release(context, outcome, targets_in(outcome.bundle) if published else ())

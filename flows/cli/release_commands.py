@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ from statpress.flows.cli.options import (
     overrides_of,
     private_key,
 )
+from statpress.mechanisms.errors import ConfirmationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from statpress.tasks.private_zone.run_context import RunContext
     from statpress.tasks.release.made_up import Rehearsed
     from statpress.tasks.release.run_places import Outcome
-
 
 Seed = Annotated[
     int | None,
@@ -63,7 +64,7 @@ def demo(
     """
     started = time.perf_counter()
     from statpress.flows.runner import open_context, run_release
-    from statpress.flows.terminal import Progress, confirm
+    from statpress.flows.terminal import Progress
     from statpress.tasks.private_zone.folders import Home
 
     home = Home(directory.absolute() / "home")
@@ -461,7 +462,7 @@ def rerelease(
     started = time.perf_counter()
     from statpress.configs.order import from_options
     from statpress.flows import rerelease as flow
-    from statpress.flows.terminal import Progress, confirm, show
+    from statpress.flows.terminal import Progress, show
     from statpress.tasks.private_zone.workers import Parallel
 
     parallel = Parallel.of(os.environ, workers, dask)
@@ -505,6 +506,17 @@ def rerelease(
         planned if timings else None,
         {"plan": proposal.facts()},
     )
+
+
+def confirm(what: str, question: str) -> None:
+    """Say what a step costs, and ask.
+
+    Raises:
+        ConfirmationError: The answer is not yes, or nobody is there to give it.
+    """
+    print(what, file=sys.stderr)
+    if not (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")):
+        raise ConfirmationError("Nothing was charged.")
 
 
 def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> Result:

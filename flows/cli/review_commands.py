@@ -15,10 +15,11 @@ from statpress.flows.cli.options import (
     home_of,
     private_key,
 )
+from statpress.flows.facts import waiting_facts
 
 if TYPE_CHECKING:
     from statpress.tasks.private_zone.folders import Home
-
+    from statpress.tasks.release.review import Prepared
 
 Target = Annotated[
     str, Parameter(help="The run, as 'statpress review' lists it, or the folder of its bundle.")
@@ -54,13 +55,14 @@ Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the led
 def review(*, home: HomeFolder = None, json: Json = False) -> Result:
     """List the prepared bundles that wait for a decision or for their publication."""
     from statpress.flows import facts as reports
+    from statpress.flows.cli import review_commands
     from statpress.tasks.release.review import waiting
 
     found = waiting(home_of(home))
     return Result(
         json=json,
         facts=lambda: {"waiting": [reports.waiting_facts(each) for each in found]},
-        report=lambda: reports.waiting_report(found),
+        report=lambda: review_commands.waiting_report(found),
     )
 
 
@@ -209,6 +211,7 @@ def _decide(
 ) -> Result:
     """Record a decision, or write the statement that has to be signed for it."""
     from statpress.flows import facts as reports
+    from statpress.flows.cli import review_commands
     from statpress.mechanisms.errors import SigningKeyError
     from statpress.tasks.release.review import decide, write_statement
 
@@ -227,7 +230,7 @@ def _decide(
         return Result(
             json=json,
             facts=lambda: {"statement": str(statement)},
-            report=lambda: reports.statement_report(statement),
+            report=lambda: review_commands.statement_report(statement),
         )
     signer = private_key(key) if key else None
     entry = decide(
@@ -245,3 +248,30 @@ def _decide(
         facts=lambda: reports.decision_facts(entry),
         report=lambda: reports.decision_report(entry),
     )
+
+
+def statement_report(statement: Path) -> str:
+    """How the officer signs a statement, and how it comes back."""
+    return (
+        f"Wrote {statement}; nothing is decided yet. Where the key is:\n"
+        f"  openssl pkeyutl -sign -rawin -inkey KEY -in {statement.name}"
+        f" -out {statement.name}.signature\n"
+        "Then repeat this command with --signature and that file."
+    )
+
+
+def waiting_report(found: list[Prepared]) -> str:
+    """A few lines for each bundle that waits."""
+    lines = []
+    for facts in map(waiting_facts, found):
+        mark = "" if facts["publishable"] else " NOT PUBLISHABLE"
+        step = "to be decided" if facts["decision"] is None else "approved, to be published"
+        title = facts["title"] or "the bundle is not in this home, or was changed"
+        lines += [
+            f"{facts['run_id']}  {facts['dataset']}  {step}{mark}",
+            f"        {title}",
+            f"        epsilon {facts['epsilon']}, delta {facts['delta']};"
+            f" products {', '.join(facts['products'])}; prepared {facts['prepared']}",
+            f"        in {facts['folder']}, for {facts['place']}",
+        ]
+    return "\n".join(lines or ["Nothing waits."])

@@ -31,7 +31,7 @@ from statpress.mechanisms.domain.columns import (
     labels,
 )
 from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
-from statpress.tasks.pages.numbers import count, give_or_take, plain, share
+from statpress.tasks.pages.numbers import count, measured, plain, share
 
 MISSING, OTHER = "missing", "other"
 
@@ -270,6 +270,15 @@ def reach_95(error: float) -> str:
     """A standard error as what to give and take at 95 %."""
     reach = NORMAL_95 * float(error)
     return f"± {count(reach)}" if reach >= _WHOLE else give_or_take(reach)
+
+
+def give_or_take(value: float | None) -> str:
+    """Half the width of an interval.
+
+    >>> give_or_take(54.3)
+    '± 54.3'
+    """
+    return "" if value is None or not math.isfinite(value) else f"± {measured(value, 3)}"
 
 
 def _row(found: Distribution, names: Sequence[str], k: int, n_records: int) -> list[str]:
