@@ -23,7 +23,8 @@ from statpress.flows.cli.options import (
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError, QueryError
 
 if TYPE_CHECKING:
-    from statpress.tasks.release.opened import Estimates, Of, Release
+    from statpress.tasks.release.answers import Estimates
+    from statpress.tasks.release.opened import Of, Release
 
 Consistent = Annotated[
     bool,
@@ -484,7 +485,7 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
     from statpress.flows.terminal import table
     from statpress.tasks.products.answer_words import caveats
-    from statpress.tasks.release.answer_chart import title_of
+    from statpress.tasks.release.answers import title_of
     from statpress.tasks.release.query import TESTED
 
     columns, statistic = facts["columns"], facts["statistic"]
