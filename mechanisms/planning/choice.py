@@ -552,10 +552,6 @@ def _candidate(
 
 
 def _check_needs(mechanism: type[Mechanism], target: Target) -> None:
-    """Refuse a product whose joint table is needed and has too many cells.
-
-    Raises:
-        DomainTooLargeError: More than 2**63 - 1 cells.
-    """
+    """Refuse a product whose joint table is needed and has too many cells."""
     if mechanism.needs == "joint" and target.domain is not None:
         target.domain.check_joint()

@@ -332,11 +332,6 @@ def _joint_domains(
     Products join, in their order, the first table that counts what they count and has room for
     their columns, as long as it is small or can have no more occupied cells than two tables apart:
     of many columns nearly every record has a cell of its own.
-
-    Args:
-        domain: All columns.
-        products: Those that need a joint table, and others.
-        n_records: Public number of records.
     """
 
     def together(names: set[str], own: Iterable[str]) -> bool:

@@ -171,11 +171,7 @@ AWAITING = "AwaitingApproval"
 
 
 def final_state(outcome: Outcome) -> str | State[str]:
-    """What a flow returns of its outcome: the bundle's path, or a state that says that it waits.
-
-    Args:
-        outcome: What the run leaves behind.
-    """
+    """What a flow returns of its outcome: the bundle's path, or a state that says that it waits."""
     if outcome.status is not Status.PREPARED:
         return str(outcome.bundle)
     from prefect.states import Completed
@@ -188,12 +184,7 @@ def final_state(outcome: Outcome) -> str | State[str]:
 
 
 def schedule_state(released: Sequence[str], due: Due) -> State[str]:
-    """What a flow returns that released the periods of a series that are due.
-
-    Args:
-        released: The periods.
-        due: Why there is no further one.
-    """
+    """What a flow returns that released the periods of a series that are due."""
     from prefect.states import Completed
 
     done = f"Released {', '.join(released)}" if released else "Released nothing"
