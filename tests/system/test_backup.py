@@ -17,7 +17,7 @@ import pytest
 from bad_input import CANARY
 from prepared import OFFICER
 
-from statpress.flows.publishing import publish
+from statpress.flows.release import publish
 from statpress.flows.runner import plain_context
 from statpress.mechanisms.errors import (
     ApprovalError,
