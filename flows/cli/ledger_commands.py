@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
 from statpress.flows.cli.review_commands import approvers
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def verify(
     *,
     head: str | None = None,
-    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    public_key: list[Path] | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -178,7 +178,7 @@ def void(
     *,
     reason: str,
     key: Path | None = None,
-    elsewhere: Annotated[bool, Parameter(negative="")] = False,
+    elsewhere: bool = False,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -253,7 +253,7 @@ def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
 
 Policy = Literal["basic", "zcdp"]
 Size = int | Literal["from_source"]
-Sources = Annotated[list[str] | None, Parameter(negative="")]
+Sources = list[str] | None
 
 
 def register(
@@ -271,7 +271,7 @@ def register(
     n_units: Size | None = None,
     max_refusals: int | None = None,
     max_looks: int | None = None,
-    noisy_gates: Annotated[bool, Parameter(negative="")] = False,
+    noisy_gates: bool = False,
     design: str | None = None,
     source: Sources = None,
     also_in: Sources = None,
@@ -365,10 +365,10 @@ def amend(
     delta: str | None = None,
     rho: str | None = None,
     design: str | None = None,
-    apart: Annotated[bool, Parameter(negative="")] = False,
+    apart: bool = False,
     source: Sources = None,
     also_in: Sources = None,
-    reopen: Annotated[bool, Parameter(negative="")] = False,
+    reopen: bool = False,
     key: Path | None = None,
     reason: str | None = None,
     home: HomeFolder = None,

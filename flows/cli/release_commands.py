@@ -40,13 +40,10 @@ if TYPE_CHECKING:
     from statpress.tasks.release.made_up import Rehearsed
     from statpress.tasks.release.run_places import Outcome
 
-Seed = Annotated[
-    int | None,
-    Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
-]
+Seed = Annotated[int | None, Parameter(help="Draw from a known seed; never publishable.")]
 
 
-Again = Annotated[bool, Parameter(negative="")]
+Again = bool
 
 
 def demo(
@@ -128,8 +125,8 @@ def validate(
 def plan(
     config: Path,
     *,
-    compare: bool = False,
-    html: Annotated[Path | None, Parameter(name="--html")] = None,
+    compare: Annotated[bool, Parameter(negative="--no-compare")] = False,
+    html: Path | None = None,
     period: Period = None,
     set_: Overrides = None,
     home: HomeFolder = None,
@@ -252,7 +249,7 @@ def audit(
     config: Path,
     *,
     runs: Annotated[int, Parameter(validator=Number(gte=100))] = 5000,
-    html: Annotated[Path | None, Parameter(name="--html")] = None,
+    html: Path | None = None,
     set_: Overrides = None,
     insecure_seed: Seed = None,
     json: Json = False,
@@ -429,13 +426,13 @@ _HOW = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
 def rerelease(
     bundle: Path,
     *,
-    reprint: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
-    renew: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
+    reprint: Annotated[bool, Parameter(group=_HOW)] = False,
+    renew: Annotated[bool, Parameter(group=_HOW)] = False,
     revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
     set_: Overrides = None,
     name: str | None = None,
     folder: Path | None = None,
-    plan_only: Annotated[bool, Parameter(negative="")] = False,
+    plan_only: bool = False,
     again: Again = False,
     yes: Yes = False,
     home: HomeFolder = None,

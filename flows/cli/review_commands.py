@@ -25,31 +25,24 @@ Target = Annotated[
     str, Parameter(help="The run, as 'statpress review' lists it, or the folder of its bundle.")
 ]
 Key = Annotated[
-    Path | None,
-    Parameter(name="--key", help="PEM file of your private Ed25519 key, for its owner only."),
+    Path | None, Parameter(help="PEM file of your private Ed25519 key, for its owner only.")
 ]
 By = Annotated[
     str | None,
-    Parameter(
-        name="--by", help="Your name instead of a key, where the ledger allows unsigned decisions."
-    ),
+    Parameter(help="Your name instead of a key, where the ledger allows unsigned decisions."),
 ]
 Statement = Annotated[
     Path | None,
     Parameter(
-        name="--statement",
         help="Decide with a key that is elsewhere: write what it has to sign to this new file; "
-        "with --signature, the file that was signed.",
+        "with --signature, the file that was signed."
     ),
 ]
 Signature = Annotated[
     Path | None,
-    Parameter(
-        name="--signature",
-        help="The signature of the statement, as 'openssl pkeyutl -sign -rawin' writes it.",
-    ),
+    Parameter(help="The signature of the statement, as 'openssl pkeyutl -sign -rawin' writes it."),
 ]
-Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the ledger.")]
+Reason = Annotated[str | None, Parameter(help="Stays in the ledger.")]
 
 
 def review(*, home: HomeFolder = None, json: Json = False) -> Result:
@@ -85,7 +78,7 @@ def approve(
 def reject(
     target: Target,
     *,
-    reason: Annotated[str, Parameter(name="--reason", help="Stays in the ledger.")],
+    reason: Annotated[str, Parameter(help="Stays in the ledger.")],
     key: Key = None,
     by: By = None,
     statement: Statement = None,
@@ -126,8 +119,7 @@ def upload(
     bundle: Annotated[Path, Parameter(help="The folder of a published bundle.")],
     *,
     config: Annotated[
-        Path | None,
-        Parameter(name="--config", help="Take the targets of this config, not of the bundle's."),
+        Path | None, Parameter(help="Take the targets of this config, not of the bundle's.")
     ] = None,
     home: HomeFolder = None,
     json: Json = False,
@@ -151,24 +143,14 @@ def approvers(
     dataset: Annotated[str, Parameter(help="Name of the account.")],
     *,
     public_key: Annotated[
-        list[Path] | None,
-        Parameter(
-            name="--public-key",
-            negative="",
-            help="PEM file of one who approves; give it for each.",
-        ),
+        list[Path] | None, Parameter(help="PEM file of one who approves; give it for each.")
     ] = None,
     unsigned: Annotated[
         bool,
-        Parameter(
-            name="--unsigned",
-            negative="",
-            help="Let decisions count that nobody signed, as those by a form in Prefect.",
-        ),
+        Parameter(help="Let decisions count that nobody signed, as those by a form in Prefect."),
     ] = False,
     key: Annotated[
-        Path | None,
-        Parameter(name="--key", help="PEM file of the private key of an approver in force."),
+        Path | None, Parameter(help="PEM file of the private key of an approver in force.")
     ] = None,
     reason: Reason = None,
     home: HomeFolder = None,
