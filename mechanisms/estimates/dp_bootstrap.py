@@ -295,7 +295,7 @@ class NoisyReplicates:
         return _known(self.n_records, len(self.values), self.sigma, self.sensitivity)
 
     def calibrated_interval(self, level: float, rule: WidthRule) -> Interval:
-        """The mean of the replicates, give or take a half-width of ``interval_widths``.
+        """The mean of the replicates, give or take a half-width of ``resampling_noise``.
 
         Args:
             level: Nominal coverage, between 0 and 1.
