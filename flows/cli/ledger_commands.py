@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
 from statpress.flows.cli.review_commands import approvers
@@ -626,7 +626,7 @@ def _delta(text: str | None) -> Decimal | None:
     return delta
 
 
-ledger_app = App(name="ledger")
+ledger_app = App(name="ledger", default_parameter=Parameter(negative=""))  # for their page
 for command in (
     *(register, amend, charge_history, approvers),
     *(verify, export, export_head, checkpoint),
