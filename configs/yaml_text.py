@@ -10,6 +10,7 @@ Findings are collected, so that all faults of a config are named at once.
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import os
 import re
@@ -40,6 +41,7 @@ Place = tuple[str | int, ...]
 LONGEST = 64_000_000
 """Bytes of the longest config, and of the longest file that is read into one."""
 
+_LONGEST_KEPT = 100_000  # characters of a text whose nodes are kept
 _MOST_VALUES = 1_000_000
 _MOST_REPEATED = 100_000  # values that stand for an alias
 _DEEPEST = 50
@@ -120,9 +122,7 @@ def parse(text: str, name: str) -> Document:
     if len(text) > LONGEST:
         raise YamlError(f"The text is longer than {LONGEST // 10**6} MB.", where=name)
     try:
-        yaml = YAML(typ="rt", pure=True)
-        yaml.Scanner = _Scanner
-        root = yaml.compose(text)
+        root = _composed(text) if len(text) <= _LONGEST_KEPT else _composed.__wrapped__(text)
         problem = None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -140,6 +140,15 @@ def parse(text: str, name: str) -> Document:
         raise YamlError("The file is empty.", where=name)
     builder = _Builder(name)
     return Document(builder.build(root, ()), name, builder.places, text, root)
+
+
+@functools.lru_cache(maxsize=8)
+def _composed(text: str) -> Node | None:
+    """The nodes of a text, which nobody changes; a run reads its config several times."""
+    yaml = YAML(typ="rt", pure=True)
+    yaml.Scanner = _Scanner
+    root: Node | None = yaml.compose(text)
+    return root
 
 
 class _Scanner(RoundTripScanner):

@@ -72,6 +72,7 @@ from statpress.mechanisms.marginals.pair_cells import (
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, centred
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of, possible_cells
+from statpress.mechanisms.parallel import in_threads
 
 FACTORS, CHANCES = np.array([1.0, 10.0, 100.0]), np.array([0.6, 0.3, 0.1])
 """How much more variance a contrast may have than its pair's strength gives it, and how often."""
@@ -230,7 +231,7 @@ class Copies:
                 known=self.released.known,
             )
         posterior = Posterior.of(self.released, model)
-        return tuple(self._drawn(posterior, start, rng) for rng in generators)
+        return tuple(in_threads(functools.partial(self._drawn, posterior, start), generators))
 
     def _drawn(
         self, posterior: Posterior, start: NDArray[np.unsignedinteger], rng: np.random.Generator

@@ -213,11 +213,12 @@ def with_margins(
 def _multipliers(start: Floats, weights: Floats, inside: Booleans, sums: Floats) -> Floats:
     """For every row the u at which max(start - weights u, 0) adds up to its sum."""
     ends = np.divide(start, weights, out=np.full(start.shape, -np.inf), where=inside)
-    order = np.argsort(-ends, axis=1, kind="stable")
-    totals = np.take_along_axis(start, order, axis=1).cumsum(axis=1) - sums[:, None]
-    heavy = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
+    row, order = np.arange(len(start)), np.argsort(-ends, axis=1, kind="stable")
+    sorted_to = (row[:, None], order)
+    totals = start[sorted_to].cumsum(axis=1) - sums[:, None]
+    heavy = weights[sorted_to].cumsum(axis=1)
     tried = np.divide(totals, heavy, out=np.full(start.shape, np.inf), where=heavy > 0)
-    reached = (tried < np.take_along_axis(ends, order, axis=1)).sum(axis=1)
-    found = tried[np.arange(len(start)), np.maximum(reached, 1) - 1]
+    reached = (tried < ends[sorted_to]).sum(axis=1)
+    found = tried[row, np.maximum(reached, 1) - 1]
     multipliers: Floats = np.where(inside.any(axis=1), found, 0.0)
     return multipliers

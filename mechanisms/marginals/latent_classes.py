@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from statpress.mechanisms.marginals.target_tables import Floats, Group
 
@@ -75,7 +76,8 @@ class LatentClasses:
         described = [one_way[column] for column in columns]
         starts = _CODES_OF_ALL // sum(map(len, described))
         starts = min(max(starts, _FEWEST_STARTS), _MOST_STARTS)
-        fits = tuple(_fitted(described, inside, rng) for _ in range(starts))
+        with threadpool_limits(1):  # more of them wait for each other: the matrices are small
+            fits = tuple(_fitted(described, inside, rng) for _ in range(starts))
         return cls(tuple(columns), fits)
 
     def describe(self, group: Group) -> bool:

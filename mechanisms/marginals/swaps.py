@@ -450,6 +450,7 @@ def swap_towards(
     sweeps: int = 15,
     least_gain: float = 0.05,
     floor: float = 0.0,
+    rest: float = 0.0,
 ) -> int:
     """Swap in place; one-way tables and tied pairs stay as they are.
 
@@ -464,6 +465,7 @@ def swap_towards(
         least_gain: Stop when a sweep, at the pace of the last round, would lower the distance by
             less than this share of it.
         floor: Stop at this weighted squared distance, in squared records.
+        rest: Stop also at this share of what it was.
 
     Returns:
         The number of rounds that were made: a sweep, or in long files a part of one.
@@ -484,8 +486,9 @@ def swap_towards(
     coarse = (COARSE * UNIT) ** 2 * weights.sum()
     rounds = -(-sweeps * n // visits)
     before = _distance(weights, layout.gaps)
+    floor = max(floor * 64 * UNIT**2, rest * before)
     for made in range(rounds):
-        if before <= floor * 64 * UNIT**2:
+        if before <= floor:
             return made
         in_blocks = divided and before > coarse
         if in_blocks:

@@ -145,9 +145,10 @@ UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 """Of pairs that were not measured and of triples, in the single file."""
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 32, 64.0
 """Of the clear pairs of a copy; its other pairs and triples have 1."""
-_SWEEPS_OF_OTHERS = 2
+_SWEEPS_OF_OTHERS, _REST_OF_OTHERS = 2, 0.1
 NEAR_ENOUGH = 0.01
-"""Share of the targets' squared error: records that are nearer would only fit their noise."""
+"""Share of the targets' squared error, weighted as they are: records that are nearer would only fit
+their noise."""
 _FINE = 2**24
 
 
@@ -174,7 +175,8 @@ def synthesise(
         known: Public exact tables.
         presence: Of records of households, which columns are of persons.
         sweeps: How often every record is visited at most.
-        floor: Of the weighted squared distance, in squared records; by default from the noise.
+        floor: Of the weighted squared distance, in squared records; by default from the noise. Of
+            copies it is always that.
         copied: For a copy, the records to begin with, which are of a model near to this one; by
             default they are drawn along a tree. How three columns interact is drawn in a copy.
         clear: Of a copy, the measured pairs that it is brought near to first.
@@ -212,10 +214,11 @@ def synthesise(
         swap(targets(model, m, known, boxes), sweeps=sweeps, floor=floor)
         return codes
     first, then = drawn_targets(model, m, known, boxes, clear, rng)
-    swap(first, sweeps=sweeps, floor=floor)
+    error = sum(each.weight * model.errors.get(each.group, 0.0) for each in first) * m**2
+    swap(first, sweeps=sweeps, floor=NEAR_ENOUGH * error)
     reached = tables_of(codes, {each.group: each.table.shape for each in first})
     met = [replace(each, table=reached[each.group].astype(np.float64)) for each in first]
-    swap([*met, *then], sweeps=_SWEEPS_OF_OTHERS)
+    swap([*met, *then], sweeps=_SWEEPS_OF_OTHERS, rest=_REST_OF_OTHERS)
     return codes
 
 

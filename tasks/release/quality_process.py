@@ -25,6 +25,8 @@ from statpress.tasks.private_zone.workers import tasks_of_parent
 
 LOADED_LATE = ("altair", "scipy.stats")
 """Modules that Great Expectations imports and checks of figures do without."""
+ABSENT = ("pyspark", "sqlalchemy")
+"""Engines that Great Expectations looks for and does without where they are not installed."""
 
 
 def main() -> None:
@@ -32,6 +34,8 @@ def main() -> None:
     requests, answers = tasks_of_parent()
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     sys.meta_path.insert(0, _Late())
+    for name in ABSENT:
+        sys.modules[name] = None  # type: ignore[assignment]  # importing it fails
     import great_expectations as gx
 
     serve(gx, requests, answers)

@@ -454,7 +454,7 @@ def test_processes_that_publish_at_once_write_one_after_the_other(office: Office
     other.join(0.5)
     assert other.is_alive() and not (folder / PAGE).exists()
     os.close(descriptor)
-    other.join(60)
+    other.join(600)
     assert (folder / PAGE).exists()
     assert not [path for path in folder.iterdir() if path.name.startswith(".new")]
 

@@ -46,7 +46,7 @@ class CutProxy:
             do_POST = do_PUT = do_HEAD = do_GET
 
             def _pass(self, body: bytes | None, answered: bool) -> None:
-                server = http.client.HTTPConnection("127.0.0.1", upstream, timeout=30)
+                server = http.client.HTTPConnection("127.0.0.1", upstream, timeout=600)
                 kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOPS}
                 server.request(self.command, self.path, body, kept)
                 response = server.getresponse()

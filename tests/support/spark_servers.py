@@ -16,8 +16,11 @@ from prefect_server import closed_port
 from requirements import needed
 
 PATIENCE = 600.0
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Else most of a short life of Java is compiling."""
+JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Else most of a short life of Java is compiling, and verifying classes of a library."""
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DEPLOY = "org.apache.spark.deploy"
 _HERE = "127.0.0.1"

@@ -159,7 +159,7 @@ def n_files(folder: Path) -> int:
 def test_killed_at_every_call_that_touches_its_folders(
     quick: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Every tenth process is killed; of the calls between them a copy shows what is left."""
+    """Every twentieth process is killed; of the calls between them a copy shows what is left."""
     planned = PlannedOrder.of(Order(quick.config))  # the same for all, but for its places
     left = snapshots(quick, planned, tmp_path_factory.mktemp("kept") / "copies")
     files = [n_files(copy) for copy in left]
@@ -168,7 +168,7 @@ def test_killed_at_every_call_that_touches_its_folders(
         shutil.rmtree(quick.folder)
         copy.rename(quick.folder)
         assert_sound(quick)
-    for point in range(10, len(left) + 1, 10):
+    for point in range(20, len(left) + 1, 20):
         folder = tmp_path_factory.mktemp("killed")
         agency = type(quick)(folder, quick.inspector, quick.text)
         agency.config.write_text(agency.text)

@@ -79,8 +79,13 @@ def repeat_all(ledger: Ledger) -> None:
                 raise
 
 
-def outcome(ledger: Ledger, acknowledged: list[str]) -> dict[str, Any]:
-    """What is there after a death, and after the repetition of everything."""
+def outcome(
+    ledger: Ledger, acknowledged: list[str], before: set[tuple[str, ...]]
+) -> dict[str, Any]:
+    """What is there after a death, and after the repetition of everything.
+
+    Everything is repeated once more where what the first repetition met was not there before.
+    """
     result: dict[str, Any] = {"entries": ledger.verify().entries}
     result["kept"] = [entry.hash for entry in ledger.entries()]
     if "draw one" in acknowledged:
@@ -90,7 +95,10 @@ def outcome(ledger: Ledger, acknowledged: list[str]) -> dict[str, Any]:
         except LedgerError as error:
             result["voided"] = "may have begun" not in error.what
     repeat_all(ledger)
-    repeat_all(ledger)
+    met = (str(result["entries"]), *acknowledged)
+    if met not in before:
+        before.add(met)
+        repeat_all(ledger)
     account = ledger.account("census")
     charged = [entry.body["run_id"] for entry in ledger.entries() if entry.kind == "charge"]
     result["charged"], result["spent"] = charged, str(account.spent["epsilon"])
@@ -148,6 +156,7 @@ def deaths_at_every_step(location: str) -> None:
     """Print what was left after the death at each step; the last life is a whole one."""
     checkpoint(Ledger.open(Path(tempfile.mkdtemp(dir=os.environ["SCRATCH"])) / "warm.db"))
     step, finished = 0, False
+    before: set[tuple[str, ...]] = set()
     while not finished:
         step += 1
         place = fresh(location, step)
@@ -169,7 +178,7 @@ def deaths_at_every_step(location: str) -> None:
         assert not finished or os.WEXITSTATUS(status) == 0
         acknowledged = {line["acknowledged"]: line["hash"] for line in said if "hash" in line}
         with Ledger.open(place) as ledger:
-            left = outcome(ledger, list(acknowledged))
+            left = outcome(ledger, list(acknowledged), before)
         killed = next((line["killed"] for line in said if "killed" in line), None)
         print(json.dumps({"killed": killed, "acknowledged": acknowledged, **left}))
 

@@ -15,7 +15,7 @@ from statpress.mechanisms.errors import UnwrittenResultError
 
 SCRIPT = Path(sys.executable).with_name("statpress")
 CONFIGS = Path(__file__).parents[2] / "configs"
-VALID = ["validate", str(CONFIGS / "happiness.yaml")]
+VALID = ["validate", str(CONFIGS / "census2000.yaml")]
 WRONG = ["validate", "none.yaml"]
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 WORK = """
