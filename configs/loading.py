@@ -31,7 +31,7 @@ from statpress.configs.checks import (
 from statpress.configs.declared_columns import COLUMNS, CategoriesFile, RangeConfig
 from statpress.configs.geography import GeographyConfig, geographies
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
-from statpress.configs.products import PRODUCTS, open_forms
+from statpress.configs.products import PRODUCTS, open_forms, taking
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
 from statpress.configs.requests import divided, requests_of, survey_weight
 from statpress.configs.series import dated
@@ -130,8 +130,15 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
     kind = detail["type"]
     where = document.where(keys)
     if kind == "extra_forbidden":
-        hint = nearest(keys[-1], _known_keys(detail["loc"]))
-        return UnknownKeyError(f"There is no key '{keys[-1]}' here.{hint}", where=where)
+        key = keys[-1]
+        if keys[0] == "products" and len(keys) == 3 and (others := taking(str(key))):
+            return UnknownKeyError(
+                f"This product has no key '{key}': only products by {' or '.join(others)} do.",
+                where=where,
+                next_step="Remove the key, or name a mechanism that has it and serves this kind.",
+            )
+        hint = nearest(key, _known_keys(detail["loc"]))
+        return UnknownKeyError(f"There is no key '{key}' here.{hint}", where=where)
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
     if detail["input"] is None and keys:

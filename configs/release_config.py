@@ -39,12 +39,8 @@ from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
 from statpress.configs.tables import RuleConfig, TableConfig, Tables
 from statpress.configs.upload_targets import Targets
-from statpress.mechanisms.domain.domain import (
-    Adjacency,
-    Privacy,
-    Size,
-    Unit,
-)
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Size, Unit
+from statpress.mechanisms.errors import ConfigError
 
 LIMITS = (
     *map(Decimal, ("0", "0.001", "0.002", "0.005", "0.01", "0.02", "0.05")),
@@ -447,6 +443,14 @@ class ReleaseConfig(Section):
                     "ConfigError", "each table has its own {name}: leave out '{name}' beside "
                     "'tables'", {"name": name}
                 )  # fmt: skip
+        privacy = value.get("privacy")
+        if isinstance(privacy, dict) and privacy.get("unit", Unit.HOUSEHOLD) != Unit.HOUSEHOLD:
+            raise ConfigError(
+                "With 'tables' a record holds a household with all its persons, so the unit cannot "
+                "be less than that; each person is protected with their household.",
+                where="unit",
+                next_step="Write 'unit: household'.",
+            )
         nothing = {"type": "integer", "lower": 0, "upper": 1}
         return {**value, "source": {"path": "-", "format": "csv"}, "domain": {"-": nothing}}
 
@@ -460,13 +464,6 @@ class ReleaseConfig(Section):
                     "'unit: household' and 'rules' are for 'tables' of households and persons",
                 )
             return self
-        if not by_household:
-            raise PydanticCustomError(
-                "ConfigError",
-                "write 'unit: household': a record holds a household with all its persons, so that "
-                "one person alone is not what the guarantee is for, but each is protected with "
-                "their household",
-            )
         if self.weight is not None:
             self._weigh_households(self.linked, self.weight)
         object.__setattr__(self, "domain", self.linked.columns)

@@ -168,8 +168,8 @@ class LinkedSource(Section):
             each.check_installed(where)
 
 
-KEY_TWICE, NO_KEY = "keys of several households", "households without a key"
-PERSON_TWICE, ORPHANS = "households with a person twice", "households missing of persons"
+KEY_TWICE, NO_KEY = "keys of more than one household", "households without a key"
+PERSON_TWICE, ORPHANS = "households with a person twice", "named by persons but not there"
 """What may be wrong with keys, each counted by households."""
 
 
@@ -400,3 +400,16 @@ def key_faults(tables: Tables | None) -> tuple[str, ...]:
         return ()
     found = (KEY_TWICE, NO_KEY, PERSON_TWICE)
     return found if tables.persons.orphans == "drop" else (*found, ORPHANS)
+
+
+def key_advice(tables: Tables, fault: str) -> str:
+    """What to do about a fault of keys, by the declared names of tables and columns."""
+    (households, persons), key, by = tables.names, tables.households.key, tables.persons.by
+    return {
+        KEY_TWICE: f"Give every household one row of its own in '{households}', by '{key}'.",
+        NO_KEY: f"Fill '{key}' in every row of '{households}'.",
+        PERSON_TWICE: f"Give each person of a household a '{tables.persons.key}' of their own in "
+        f"'{persons}'.",
+        ORPHANS: f"Deliver the households that '{by}' of '{persons}' names, or leave such persons "
+        f"out: tables: {persons}: orphans: drop",
+    }[fault]

@@ -149,7 +149,8 @@ def _chosen(
         f"The codebook describes {len(files)} data files: {', '.join(files)}; "
         f"{'none of this name' if table else 'one has to be chosen'}.",
         where=name,
-        next_step="Give the ID of one with --table.",
+        next_step="Give the ID of one with --table. Households and persons are two drafts, whose "
+        "sources and domains stand under 'tables' in one config.",
     )
 
 

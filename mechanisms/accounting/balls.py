@@ -283,25 +283,26 @@ CRAMER = "1.0865"
 
 _POWER = 36
 _PER_UNIT = 8  # points about which it is expanded
+_STEP = arb(1) / _PER_UNIT
 _FARTHEST_POINT = 12  # where the remainder is still far below the value
 _BITS = 128  # of precision up to which a series is accurate enough
 
 
 def twice_above(x: arb) -> arb:
-    """erfc(x / sqrt 2): twice the mass of a standard normal law above x >= 0."""
-    place = round(_PER_UNIT * float(x))
-    if ctx.prec <= _BITS and 0 <= place <= _FARTHEST_POINT * _PER_UNIT:
-        series, left_out = _expanded(place)
-        moved = x - arb(place) / _PER_UNIT
-        if abs(moved) < 1 / _PER_UNIT:
+    """erfc(x / sqrt 2): twice the mass of a standard normal law above x."""
+    near = float(x)
+    if ctx.prec <= _BITS and abs(near) <= _FARTHEST_POINT:
+        centre, series, left_out = _expanded(round(_PER_UNIT * abs(near)))
+        moved = (x if near >= 0 else -x) - centre
+        if abs(moved) < _STEP:
             found: arb = series(moved) + left_out
-            return found
+            return found if near >= 0 else 2 - found
     return (x / arb(2).sqrt()).erfc()
 
 
 @functools.cache
-def _expanded(place: int) -> tuple[arb_poly, arb]:
-    """The series about one point, and a ball around 0 for what it leaves out."""
+def _expanded(place: int) -> tuple[arb, arb_poly, arb]:
+    """A point, the series about it, and a ball around 0 for what that leaves out."""
     with ctx.workprec(2 * _BITS):
         a = arb(place) / _PER_UNIT
         slope = (2 / arb.pi()).sqrt()
@@ -316,7 +317,7 @@ def _expanded(place: int) -> tuple[arb_poly, arb]:
         near = max(place - 1, 0)
         most = slope * arb(CRAMER) * (factorial / (_POWER + 1)).sqrt() / factorial
         most *= (-((arb(near) / _PER_UNIT) ** 2) / 4).exp() * arb(_PER_UNIT) ** -(_POWER + 1)
-        return arb_poly(found), (-most).union(most)
+        return a, arb_poly(found), (-most).union(most)
 
 
 TRUNCATION = 1e-15

@@ -37,6 +37,7 @@ from statpress.mechanisms.accounting.balls import (
     exactly,
     last_true,
     outwards,
+    twice_above,
 )
 from statpress.mechanisms.accounting.trade_off import conjugate, missed_at_least
 
@@ -450,7 +451,7 @@ class ConcentratedLoss(PrivacyLoss):
 
 def _below(x: arb) -> arb:
     """The standard normal distribution function."""
-    return (-x / arb(2).sqrt()).erfc() / 2
+    return twice_above(-x) / 2
 
 
 def _log_cosh(x: arb) -> arb:

@@ -411,12 +411,13 @@ class ResampledGaussianLoss(PrivacyLoss):
         def value() -> arb:
             law = self.hits(int(ctx.prec))
             factor = 1 + arb(epsilon).expm1() / law.any  # e^epsilon of the statistic itself
-            mu, root = ball(self.mu_squared).sqrt(), arb(2).sqrt()
-            shift, half = factor.log() / mu / root, mu / 2 / root
+            mu = ball(self.mu_squared).sqrt()
+            shift, half = factor.log() / mu, mu / 2
             twice, apart, rest = arb(0), arb(0), arb(0)
             for i, (chance, rest) in enumerate(zip(law.times, law.beyond, strict=True), 1):
                 middle, apart = shift / i, apart + half
-                twice += chance * ((middle - apart).erfc() - factor * (middle + apart).erfc())
+                above, below = twice_above(middle - apart), twice_above(middle + apart)
+                twice += chance * (above - factor * below)
                 if rest < twice * _LEFT_OUT:
                     break
             return twice / 2 + rest.union(arb(0))  # no curve passes 1

@@ -47,7 +47,7 @@ from typing import Protocol
 import numpy as np
 from flint import arb
 
-from statpress.mechanisms.accounting.balls import ball, enclosed, fast_length
+from statpress.mechanisms.accounting.balls import ball, enclosed, fast_length, twice_above
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import ResampledGaussianLoss
@@ -84,9 +84,9 @@ def gaussian_goal(mu: Fraction, floor: float = DELTA_FLOOR) -> Goal:
 
     def tangent(at: float, epsilon: float) -> float:
         def value() -> arb:
-            m, e, root = ball(mu), arb(at), arb(2).sqrt()
-            up, down = (e / m - m / 2) / root, (e / m + m / 2) / root
-            return (up.erfc() - arb(epsilon).exp() * down.erfc()) / 2
+            m, e = ball(mu), arb(at)
+            up, down = twice_above(e / m - m / 2), twice_above(e / m + m / 2)
+            return (up - arb(epsilon).exp() * down) / 2
 
         return enclosed(value).lower
 

@@ -38,12 +38,8 @@ from statpress.mechanisms.functions.lattice_release import (
     lattice_loss,
 )
 from statpress.mechanisms.functions.learner import Learner, Noise, least_error, least_gaussian_error
-from statpress.mechanisms.functions.polynomials import (
-    Floats,
-    FunctionShape,
-    ReleasedFunction,
-    iterated_basis,
-)
+from statpress.mechanisms.functions.polynomials import Floats, iterated_basis
+from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
 from statpress.mechanisms.functions.risk import expected_wrong
 from statpress.mechanisms.mechanism import (
     ALDA_RUBINSTEIN,

@@ -30,7 +30,8 @@ from statpress.mechanisms.functions.learner import (
     Learner,
     Shape,
 )
-from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS, FunctionShape
+from statpress.mechanisms.functions.polynomials import MOST_DEGREE, MOST_DIMENSIONS
+from statpress.mechanisms.functions.released_function import FunctionShape
 from statpress.mechanisms.functions.risk import EmpiricalRisk, RiskLoss
 from statpress.mechanisms.mechanism import Per, UserDefined
 

@@ -167,17 +167,18 @@ def _by_smoothness(
     deviations = centre @ shares
     kernels = [(0.0, centre)]
     kernels += [(b, centre @ _kernel(column, ell) @ centre) for b in _SMOOTH for ell in _LENGTHS]
+    smooth = np.array([s**2 * kernel for s, kernel in kernels])
     logs, means, spreads = [], [], []
     for rough in _ROUGH:
-        for smooth, kernel in kernels:
-            prior = rough**2 * centre + smooth**2 * kernel
-            values, vectors = np.linalg.eigh(prior + variance * centre)
-            values, vectors = values[1:], vectors[:, 1:]  # without the constant
-            z = vectors.T @ deviations
-            logs.append(-0.5 * float((np.log(values) + z**2 / values).sum()))
-            means.append(prior @ (vectors @ (z / values)))
-            spreads.append(vectors * np.sqrt(np.maximum(variance - variance**2 / values, 0.0)))
-    return np.array(logs), np.array(means), spreads
+        priors = rough**2 * centre + smooth
+        values, vectors = np.linalg.eigh(priors + variance * centre)
+        values, vectors = values[:, 1:], vectors[..., 1:]  # without the constant
+        z = deviations @ vectors
+        logs.append(-0.5 * (np.log(values) + z**2 / values).sum(axis=1))
+        means.append((priors @ (vectors @ (z / values)[..., None]))[..., 0])
+        left = np.sqrt(np.maximum(variance - variance**2 / values, 0.0))
+        spreads += list(vectors * left[:, None])
+    return np.concatenate(logs), np.concatenate(means), spreads
 
 
 def _kernel(column: Column, length: float) -> Floats:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -37,6 +37,7 @@ _FEWEST, _MOST, _PER_CELL = 60, 150, 2  # classes
 _MOST_STARTS, _FEWEST_STARTS, _CODES_OF_ALL = 8, 2, 4000
 _ROUNDS = 100
 _AT_ONCE = 1 << 21  # cells of a table, but for its last column, times classes
+_FITTED_AT_ONCE = 1 << 14  # pairs of codes times starts: of small tables, calls take the time
 _WEIGHT, _MOST_WEIGHT = 0.5, 0.5
 
 
@@ -77,7 +78,7 @@ class LatentClasses:
         starts = _CODES_OF_ALL // sum(map(len, described))
         starts = min(max(starts, _FEWEST_STARTS), _MOST_STARTS)
         with threadpool_limits(1):  # more of them wait for each other: the matrices are small
-            fits = tuple(_fitted(described, inside, rng) for _ in range(starts))
+            fits = tuple(_fitted(described, inside, starts, rng))
         return cls(tuple(columns), fits)
 
     def describe(self, group: Group) -> bool:
@@ -129,10 +130,12 @@ def _described(sizes: Sequence[int]) -> list[int]:
 
 
 def _fitted(
-    one_way: Sequence[Floats], pairs: Mapping[Group, Floats], rng: np.random.Generator
-) -> tuple[Floats, tuple[Floats, ...]]:
-    """Weights of classes near to these pairs, and the shares within each."""
-    ends = np.cumsum([0] + [len(p) for p in one_way])
+    one_way: Sequence[Floats], pairs: Mapping[Group, Floats], starts: int, rng: np.random.Generator
+) -> Iterator[tuple[Floats, tuple[Floats, ...]]]:
+    """From each start the weights of classes near to these pairs, and the shares within each."""
+    sizes = [len(p) for p in one_way]
+    ends = np.cumsum([0, *sizes])
+    column_of = np.repeat(np.arange(len(sizes)), sizes)
     parts = [slice(first, last) for first, last in itertools.pairwise(ends)]
     observed = np.zeros((ends[-1], ends[-1]))
     left_open = np.ones(observed.shape, dtype=np.bool_)
@@ -145,19 +148,25 @@ def _fitted(
     given_all = not left_open.any()
     n_classes = min(_MOST, _FEWEST + int(ends[-1]) // _PER_CELL)
     shares = np.concatenate(one_way)
-    given = shares[:, None] + 1e-9
-    given = given * rng.gamma(2.0, 0.5, (len(given), n_classes))
-    given /= np.repeat(np.add.reduceat(given, ends[:-1]), np.diff(ends), axis=0)
-    weights = np.full(n_classes, 1 / n_classes)
-    for _ in range(_ROUNDS):
-        joint = given * weights
-        ratios = observed / (joint @ given.T + 1e-15)
-        if not given_all:
-            by_code = shares / (joint.sum(axis=1) + 1e-15)
-            ratios = np.where(left_open, np.outer(by_code, by_code), ratios)
-        counts = given * (ratios @ joint)
-        weights = counts.sum(axis=0)
-        weights /= weights.sum()
-        totals = np.add.reduceat(counts, ends[:-1])
-        given = counts / np.repeat(np.maximum(totals, 1e-300), np.diff(ends), axis=0)
-    return weights, tuple(given[part] for part in parts)
+    at_once = max(1, _FITTED_AT_ONCE // observed.size)
+    for first in range(0, starts, at_once):
+        some = min(at_once, starts - first)
+        given = shares[:, None] + 1e-9
+        given = given * rng.gamma(2.0, 0.5, (some, len(given), n_classes))
+        given /= np.add.reduceat(given, ends[:-1], axis=1)[:, column_of]
+        weights = np.full((some, 1, n_classes), 1 / n_classes)
+        for _ in range(_ROUNDS):
+            joint = given * weights
+            expected = joint @ given.swapaxes(1, 2)
+            expected += 1e-15
+            ratios = observed / expected
+            if not given_all:
+                by_code = shares / (joint.sum(axis=2) + 1e-15)
+                ratios = np.where(left_open, by_code[:, :, None] * by_code[:, None], ratios)
+            counts = given * (ratios @ joint)
+            weights = counts.sum(axis=1, keepdims=True)
+            weights /= weights.sum(axis=2, keepdims=True)
+            totals = np.maximum(np.add.reduceat(counts, ends[:-1], axis=1), 1e-300)
+            given = counts / totals[:, column_of]
+        for own, within in zip(weights[:, 0], given, strict=True):
+            yield own, tuple(within[part] for part in parts)

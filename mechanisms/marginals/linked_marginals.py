@@ -14,7 +14,7 @@ held to by the start of the records and by every swap, as are the declared rules
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -36,6 +36,8 @@ class LinkedKnobs:
         one_way_share: Of the budget for tables of single columns; by default from the size of the
             data and of the tables.
         screen_share: Of the budget for the scores of pairs, likewise.
+        groups: Columns whose joint tables matter too, by the names of their tables: of households
+            and of one person, in every place. One name of a place, such as ``age_2``, is of it.
         known: Public exact totals of households by their columns and their number of persons, as of
             ``MarginalsKnobs``.
         weight: Of households, set by the section ``weight`` of a config.
@@ -43,6 +45,7 @@ class LinkedKnobs:
 
     one_way_share: float | None = None
     screen_share: float | None = None
+    groups: tuple[ColumnGroup, ...] = ()
     known: Mapping[str, KnownTotal] | None = None
     weight: SurveyWeight | None = field(default=None, metadata=OF_A_SECTION)
 
@@ -92,6 +95,22 @@ def _weight(one: Column, other: Column) -> float:
     return _OF_HOUSEHOLDS if places == {0} else _OF_A_PERSON
 
 
+def _placed(groups: Iterable[ColumnGroup], columns: Sequence[Column]) -> Iterator[ColumnGroup]:
+    """Groups by the columns of a record: those of a person are in every place."""
+    names = {column.name for column in columns}
+    slots: dict[int, dict[str, str]] = {}
+    for column in columns:
+        if isinstance(column, Slot):
+            slots.setdefault(column.place, {})[column.of.name] = column.name
+    for group in groups:
+        places = [
+            tuple(name if name in names else own.get(name, name) for name in group.columns)
+            for own in slots.values()
+        ]
+        for placed in dict.fromkeys(places):
+            yield ColumnGroup(columns=placed, weight=group.weight)
+
+
 @dataclass(frozen=True)
 class LinkedMarginals(Marginals):
     """The mechanism ``marginals`` for records of households."""
@@ -106,13 +125,15 @@ class LinkedMarginals(Marginals):
         """As ``Marginals.calibrate``, for all pairs of columns and without copies."""
         if isinstance(knobs, LinkedKnobs):
             columns = target.domain.columns if target.domain is not None else ()
-            groups = (
+            pairs = (
                 ColumnGroup(columns=(one.name, other.name), weight=weight)
                 for one, other in itertools.combinations(columns, 2)
                 if (weight := _weight(one, other)) != 1
             )
+            asked = _placed(knobs.groups, columns)
+            groups = {frozenset(group.columns): group for group in (*pairs, *asked)}
             knobs = MarginalsKnobs(
-                groups=tuple(groups),
+                groups=tuple(groups.values()),
                 one_way_share=knobs.one_way_share,
                 screen_share=knobs.screen_share,
                 known=knobs.known,

@@ -51,6 +51,7 @@ from statpress.mechanisms.marginals.target_tables import (
     Integers,
     TargetTable,
     impossible_records,
+    number_of_boxes,
     tables_of,
 )
 from statpress.mechanisms.parallel import compiled_kernel, in_threads
@@ -716,7 +717,7 @@ def _replace(
     for column in [*free, *free]:
         tried = np.repeat(codes[record : record + 1], len(one_way[column]), axis=0)
         tried[:, column] = np.arange(len(tried))
-        held = sum(box.contains(tried).astype(np.int64) for box in boxes)
+        held = number_of_boxes(tried, boxes)
         shares = np.where(held == np.min(held), one_way[column], -1.0)
         codes[record] = tried[int(np.argmax(shares))]
         if np.min(held) == 0:

@@ -236,9 +236,26 @@ def _packed(boxes: tuple[Box, ...]) -> Mapping[int, NDArray[np.uint8]]:
 def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
     """bool[n]: which records unsigned[n, d] lie in a box."""
     impossible = np.zeros(len(codes), dtype=np.bool_)
-    packed = _packed(tuple(box for box in boxes if not box.implied))
+    for some, within in _boxes_around(codes, tuple(box for box in boxes if not box.implied)):
+        impossible[some] = within.any(axis=1)
+    return impossible
+
+
+def number_of_boxes(codes: NDArray[Any], boxes: Sequence[Box]) -> NDArray[np.int64]:
+    """int64[n]: in how many boxes each of the records unsigned[n, d] lies."""
+    number = np.zeros(len(codes), dtype=np.int64)
+    for some, within in _boxes_around(codes, tuple(boxes)):
+        number[some] = np.bitwise_count(within).sum(axis=1)
+    return number
+
+
+def _boxes_around(
+    codes: NDArray[Any], boxes: tuple[Box, ...]
+) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
+    """Some records at a time, and of each a bit for every box that it lies in."""
+    packed = _packed(boxes)
     if not packed:
-        return impossible
+        return
     width = next(iter(packed.values())).shape[1]
     at_once = max(1, _BYTES_AT_ONCE // width)
     for first in range(0, len(codes), at_once):
@@ -246,8 +263,7 @@ def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
         within = np.full((len(codes[some]), width), 255, dtype=np.uint8)
         for column, bits in packed.items():
             within &= bits[codes[some, column]]
-        impossible[some] = within.any(axis=1)
-    return impossible
+        yield some, within
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,6 +90,7 @@ class SimplexProjection:
     absent_value: float
 
 
+@np.errstate(over="ignore")
 def project_to_simplex(
     values: ArrayLike, total: float, *, n_cells: int | None = None, absent: float = 0.0
 ) -> SimplexProjection:
@@ -137,8 +138,7 @@ def project_to_simplex(
     active = n_listed + (unlisted if joined else 0)
     lift = max(total - excess, 0.0) / active
 
-    with np.errstate(over="ignore"):
-        result = listed - reference
+    result = listed - reference
     result += lift
     result[listed < least] = 0.0
     absent_value = (absent - reference) + lift if joined else 0.0
@@ -158,18 +158,17 @@ def _active(
     ordered = np.sort(listed)
     lower, first = 0, len(ordered)
     least, excess = math.inf, 0.0
-    with np.errstate(over="ignore"):
-        while lower < first:
-            middle = (lower + first) // 2
-            value = float(ordered[middle])
-            tried = excess + float((ordered[middle:first] - value).sum())
-            if first < len(ordered):
-                tried += (len(ordered) - first) * (least - value)
-            others = unlisted * (absent - value) if absent > value and unlisted else 0.0
-            if tried + others < total:
-                first, least, excess = middle, value, tried
-            else:
-                lower = middle + 1
+    while lower < first:
+        middle = (lower + first) // 2
+        value = float(ordered[middle])
+        tried = excess + float((ordered[middle:first] - value).sum())
+        if first < len(ordered):
+            tried += (len(ordered) - first) * (least - value)
+        others = unlisted * (absent - value) if absent > value and unlisted else 0.0
+        if tried + others < total:
+            first, least, excess = middle, value, tried
+        else:
+            lower = middle + 1
     if first < len(ordered):  # equal values share one fate, however their excess was rounded
         first = int(np.searchsorted(ordered, least))
     return first, excess, ordered

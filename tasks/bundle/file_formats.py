@@ -130,6 +130,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [row for batch in read_batches(path, None) for row in batch.to_pylist()]
 
 
+_BLOCK = 1 << 20  # bytes of CSV from which a stream infers types
 _ROWS, _VALUES = 1 << 16, 1 << 21  # of a batch at least, and otherwise about
 LISTED = 1 << 17
 """Values of a column up to which they are listed rather than compared with its ends."""
@@ -303,20 +304,35 @@ class _CsvWriter:
 
 
 def _read_csv(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file; without a schema, types are inferred from the first block.
+    """The record batches of a file; types that no schema gives are inferred from all of it.
 
     Quoted text is never null, so an empty text and a null stay apart.
     """
     import pyarrow.csv
 
-    convert = pyarrow.csv.ConvertOptions(
-        column_types={field.name: field.type for field in schema or ()},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
+    types = {field.name: field.type for field in schema or ()}
     lines = pyarrow.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
-    with pyarrow.csv.open_csv(path, convert_options=convert, parse_options=lines) as reader:
+
+    def options(only: Sequence[str] = ()) -> Any:
+        return pyarrow.csv.ConvertOptions(
+            column_types=types,
+            include_columns=only,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    # A stream goes by its first block, and fails where a later one does not fit.
+    if path.stat().st_size > _BLOCK:
+        with pyarrow.csv.open_csv(path, convert_options=options(), parse_options=lines) as reader:
+            open_ones = [name for name in reader.schema.names if name not in types]
+        if open_ones:
+            whole = pyarrow.csv.read_csv(
+                path, convert_options=options(open_ones), parse_options=lines
+            )
+            types |= {field.name: field.type for field in whole.schema}
+            del whole
+    with pyarrow.csv.open_csv(path, convert_options=options(), parse_options=lines) as reader:
         for batch in reader:
             yield _replaced(batch, _WRITTEN, r"\1")
 

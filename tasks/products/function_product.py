@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease, exact_function
 from statpress.mechanisms.functions.lattice_release import NoisyLattice
-from statpress.mechanisms.functions.polynomials import ReleasedFunction, iterated_basis
+from statpress.mechanisms.functions.polynomials import iterated_basis
+from statpress.mechanisms.functions.released_function import ReleasedFunction
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.file_formats import read_rows
 from statpress.tasks.bundle.rows import value_rows

@@ -34,6 +34,7 @@ from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of
 from statpress.mechanisms.places.place_tables import NoisyPlaces, PlaceTables
+from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.manifest import understood, verify_bundle
 from statpress.tasks.products.answer_words import named_cells, standing
 from statpress.tasks.products.noisy_tables import (
@@ -242,9 +243,11 @@ class Measured:
             if weight and not pairs and weight not in names:
                 listed = ", ".join(dict.fromkeys((*names, weight)))
                 error.where = listed
+                copies = written_file(self.folder, f"{self.name}_copies")
                 error.next_step = (
-                    "Weighted figures of several columns need their table with the weight: ask the "
-                    f"copies, or name {{columns: [{listed}]}} under 'groups' in another release."
+                    "Weighted figures of several columns need their table with the weight: "
+                    f"{'ask the copies, or ' if copies else ''}name {{columns: [{listed}]}} under "
+                    "'groups' in another release."
                 )
                 raise
             error.next_step = (

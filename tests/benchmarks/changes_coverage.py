@@ -126,32 +126,41 @@ def _end(end: float | None, unbounded: float) -> float:
 
 
 def pair(seed: int) -> dict[str, Any]:
-    """Three releases of a seed, and what the two comparisons say."""
+    """What comparisons of three releases of a seed say."""
+    with tempfile.TemporaryDirectory() as folder:
+        return comparisons(*releases(Path(folder), seed))
+
+
+def releases(folder: Path, seed: int) -> tuple[list[NDArray[np.int64]], list[Any]]:
+    """Samples of both populations, and two releases of the earlier and one of the later."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     import statpress
 
     rng = np.random.default_rng(seed)
+    samples = [drawn(population(later=later), rng) for later in (False, True)]
+    made = []
+    for number, codes in enumerate((samples[0], samples[0], samples[1])):
+        columns = dict(zip(SIZES, codes.T, strict=True))
+        table = {n: columns[n].astype(str).tolist() for n in ("region", "sex", "job")}
+        table |= {n: (WIDTH * columns[n] + WIDTH / 2).tolist() for n in NUMBERS}
+        pq.write_table(pa.table(table), folder / "source.parquet")
+        bundle = released(folder, f"release-{number}", 3 * seed + number)
+        made.append(statpress.open(bundle))
+    return samples, made
+
+
+def comparisons(samples: list[NDArray[np.int64]], made: list[Any]) -> dict[str, Any]:
+    """What the releases say of changes, of the records and of the populations."""
+    first, again, later = made
+    known = [of_records(codes) for codes in samples]
     before, after = population(later=False), population(later=True)
-    samples = [drawn(before, rng), drawn(after, rng)]
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        releases = []
-        for number, codes in enumerate((samples[0], samples[0], samples[1])):
-            columns = dict(zip(SIZES, codes.T, strict=True))
-            table = {n: columns[n].astype(str).tolist() for n in ("region", "sex", "job")}
-            table |= {n: (WIDTH * columns[n] + WIDTH / 2).tolist() for n in NUMBERS}
-            pq.write_table(pa.table(table), folder / "source.parquet")
-            bundle = released(folder, f"release-{number}", 3 * seed + number)
-            releases.append(statpress.open(bundle))
-        first, again, later = releases
-        known = [of_records(codes) for codes in samples]
-        return {
-            "same records": compared(first, again, "records", known[0], known[0]),
-            "other records": compared(first, later, "records", known[0], known[1]),
-            "population": compared(first, later, "population", before, after),
-        }
+    return {
+        "same records": compared(first, again, "records", known[0], known[0]),
+        "other records": compared(first, later, "records", known[0], known[1]),
+        "population": compared(first, later, "population", before, after),
+    }
 
 
 _INSPECTORS: list[Any] = []

@@ -10,7 +10,7 @@ import pytest
 
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.tasks.release import answers
-from tests.benchmarks.changes_coverage import main, pair, rows
+from tests.benchmarks.changes_coverage import comparisons, main, releases, rows
 
 
 def covered(pairs: list[dict[str, Any]]) -> dict[str, float]:
@@ -22,9 +22,17 @@ def covered(pairs: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-def test_changes_are_covered_and_hardly_any_is_called_where_there_is_none() -> None:
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    """The samples and releases of three seeds."""
+    return [releases(tmp_path_factory.mktemp("releases"), seed) for seed in range(3)]
+
+
+def test_changes_are_covered_and_hardly_any_is_called_where_there_is_none(
+    released: list[tuple[Any, ...]],
+) -> None:
     """The 35 cells of a seed depend on each other: .95 of three seeds is so by .04 or so."""
-    pairs = [pair(seed) for seed in range(3)]
+    pairs = [comparisons(*of_seed) for of_seed in released]
     assert all(share > 0.88 for share in covered(pairs).values())
     alarms = [one["alarm"] for each in pairs for kind in each.values() for one in kind.values()]
     assert sum(alarms) <= 3  # of 15 answers about what did not change, each at .05
@@ -32,7 +40,7 @@ def test_changes_are_covered_and_hardly_any_is_called_where_there_is_none() -> N
 
 
 def test_an_interval_that_forgets_the_earlier_noise_does_not_cover(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, released: list[tuple[Any, ...]]
 ) -> None:
     """The broken twin: the later release's own interval, about the change."""
 
@@ -43,7 +51,7 @@ def test_an_interval_that_forgets_the_earlier_noise_does_not_cover(
 
     change = answers.change
     monkeypatch.setattr(answers, "change", forgetful)
-    shares = covered([pair(seed) for seed in range(3)])
+    shares = covered([comparisons(*of_seed) for of_seed in released])
     assert shares["same records"] < 0.88 and shares["population"] < 0.88
 
 

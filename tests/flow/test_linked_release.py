@@ -185,14 +185,53 @@ def two_references(households: list[Any], persons: list[Any]) -> None:
     persons[place] = {**persons[place], "relation": "reference"}
 
 
-@pytest.mark.parametrize("fault", [orphan, key_twice, two_references])
-def test_faults_are_refused_before_the_charge_without_a_value(office: Any, fault: Any) -> None:
+def household_twice(households: list[Any], persons: list[Any]) -> None:
+    households[3] = households[7]
+
+
+def without_a_key(households: list[Any], persons: list[Any]) -> None:
+    households.append({"hid": None, "tenure": "own"})
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (orphan, "named by persons but not there: 1. Deliver the households that 'hid'"),
+        (key_twice, "with a person twice: 1. Give each person of a household a 'pid'"),
+        (household_twice, "more than one household: 1. Give every household one row"),
+        (without_a_key, "households without a key: 1. Fill 'hid' in every row of 'households'"),
+        (two_references, "FAILED in a structural zero: 1"),
+    ],
+)
+def test_faults_are_refused_before_the_charge_without_a_value(
+    office: Any, fault: Any, told: str
+) -> None:
     households, persons = made_up(400)
     fault(households, persons)
     write(office.config.parent, households, persons)
     with pytest.raises(errors.QualityGateError) as caught:
         office.run(insecure_seed=4)
     assert "9000" not in str(caught.value) and charges(office) == 0
+    (log,) = (office.home.root / "curator").glob("*.log")
+    assert told in log.read_text() and told not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("linked,", "linked, copies: 5,", "has no key 'copies': only products by marginals do"),
+        ("linked,", "linked, prior: past,", "has no key 'prior': only products by marginals do"),
+        ("unit: household", "unit: person", "unit: With 'tables' a record holds a household with"),
+        ("unit: household", "unit: record", "unit: With 'tables' a record holds a household with"),
+    ],
+)
+def test_what_households_cannot_have_is_refused_at_its_place(
+    office: Any, old: str, new: str, told: str
+) -> None:
+    office.replace(old, new)
+    with pytest.raises(errors.ConfigError, match=r"\.yaml:\d+:\d+: \w+\.\w+") as caught:
+        office.run(insecure_seed=4)
+    assert told in str(caught.value) and charges(office) == 0
 
 
 def test_dropped_persons_are_in_no_record(office: Any) -> None:

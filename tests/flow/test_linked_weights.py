@@ -78,6 +78,49 @@ def test_persons_are_not_scaled_to_the_public_number_of_households(office: Any) 
     assert release.table("tenure", weight=True).facts["scaled_to"] == 14000
 
 
+def test_declared_groups_answer_weighted_questions_of_several_columns(office: Any) -> None:
+    """A weighted cross table and regression of persons, by the tables of every place."""
+    groups = "[relation, age, wgt], [relation, tenure, wgt], [relation_1, relation_2, relation_3]"
+    listed = groups.replace("[", "{columns: [").replace("]", "]}")
+    office.replace("kind: linked,", f"kind: linked, groups: [{listed}],")
+    office.replace("epsilon: 3,", "epsilon: 90,")
+    release = statpress.open(office.run(insecure_seed=4).bundle)
+    persons, households = (
+        pq.read_table(office.config.parent / f"{each}.parquet").to_pandas()
+        for each in ("persons", "households")
+    )
+    true = persons[persons["pid"] < 3].merge(households, on="hid")
+    true["class"] = np.array([5.0, 15.0, 35.0])[np.digitize(true["wgt"], [10, 20])]
+    cells = release.table("relation", "tenure", of="persons", weight=True).facts["cells"]
+    sums = true.groupby(["relation", "tenure"])["class"].sum()
+    assert len(cells) >= len(sums) == 6
+    for cell in cells:
+        wanted = sums.get((cell["values"]["relation"], cell["values"]["tenure"]), 0.0)
+        assert abs(cell["estimate"] - wanted) < 6 * cell["standard_error"]
+    is_child = true["relation"] == "child"
+    means = [
+        np.average(part["age"], weights=part["class"])
+        for part in (true[is_child], true[true["relation"] == "reference"])
+    ]
+    (child,) = (
+        cell
+        for cell in release.mean("age", by="relation", of="persons", weight=True).facts["cells"]
+        if cell["values"]["relation"] == "child"
+    )
+    assert abs(child["estimate"] - means[0]) < 6 * child["standard_error"]
+    terms = release.regress("age ~ relation", of="persons", weight=True).frame().set_index("term")
+    slope = terms.loc["relation[T.child]"]
+    assert abs(slope["estimate"] - (means[0] - means[1])) < 6 * slope["standard_error"]
+    three = release.table("relation_1", "relation_2", "relation_3").facts["cells"]
+    everybody = [c for c in three if [*c["values"].values()] == ["reference", "spouse", "child"]]
+    households_of_three = (persons["pid"] == 2).sum()
+    off = abs(everybody[0]["estimate"] - households_of_three)
+    assert off < 6 * everybody[0]["standard_error"]
+    with pytest.raises(errors.NotMeasuredError) as refused:
+        release.table("tenure", "n_persons", weight=True)
+    assert "weight: name {columns: [tenure, n_persons, wgt]} under 'groups'" in str(refused.value)
+
+
 def test_a_series_of_households_has_a_page(office: Any) -> None:
     for name in ("households", "persons"):
         path = office.config.parent / f"{name}.parquet"

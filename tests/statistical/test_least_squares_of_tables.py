@@ -6,6 +6,7 @@ is most of the error.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,18 +60,27 @@ def without_sampling(fitted: LeastSquares) -> LeastSquares:
 Change = Callable[[LeastSquares], LeastSquares]
 
 
-def p_values(sd: float, *, sampled: bool, change: Change = lambda fitted: fitted) -> list[float]:
-    """Of each coefficient, that its interval covers at .95."""
-    rng = np.random.default_rng(3)
+@functools.cache
+def runs(sd: float, *, sampled: bool) -> tuple[np.ndarray, list[LeastSquares]]:
+    """The true coefficients, and each run's own."""
+    rng, found = np.random.default_rng(3), []
     codes = population(rng, N)
     true = coefficients(population(rng, 4_000_000) if sampled else codes)
-    hits = np.zeros(len(true), np.int64)
     for _ in range(RUNS):
         drawn = population(rng, N) if sampled else codes
         fitted = LeastSquares.of(
             released(drawn, rng, sd), OUTCOME, REGRESSORS, n_sampled=N if sampled else None
         )
         assert fitted.is_clear()
+        found.append(fitted)
+    return true, found
+
+
+def p_values(sd: float, *, sampled: bool, change: Change = lambda fitted: fitted) -> list[float]:
+    """Of each coefficient, that its interval covers at .95."""
+    true, found = runs(sd, sampled=sampled)
+    hits = np.zeros(len(true), np.int64)
+    for fitted in found:
         hits += [
             each.lower <= b <= each.upper
             for each, b in zip(change(fitted).intervals(0.95), true, strict=True)
@@ -92,10 +102,10 @@ def test_coefficients_of_a_population_are_covered() -> None:
 def test_sets_hold_coefficients_however_weak_the_matrix(sd: float) -> None:
     rng = np.random.default_rng(4)
     codes = population(rng, 300)
-    true, runs = coefficients(codes), 60
+    true, times = coefficients(codes), 60
     hits = np.zeros(len(true), np.int64)
-    for _ in range(runs):
+    for _ in range(times):
         fitted = LeastSquares.of(released(codes, rng, sd), OUTCOME, REGRESSORS)
         hits += [fitted.holds(j, b, 0.95) for j, b in enumerate(true)]
-    assert min(stats.binomtest(int(h), runs, 0.92, "less").pvalue for h in hits) > LEVEL
+    assert min(stats.binomtest(int(h), times, 0.92, "less").pvalue for h in hits) > LEVEL
     assert fitted.is_clear() == (sd < 1)

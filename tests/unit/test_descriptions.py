@@ -226,7 +226,8 @@ def test_several_data_files_of_a_codebook(tmp_path: Path) -> None:
     text = DDI.format(encoding="utf-8")
     text = text.replace('<fileDscr ID="F1">', '<fileDscr ID="F2"/><fileDscr ID="F1">')
     text = text.replace('name="pay" files="F1"', 'name="pay" files="F2"')
-    assert "F2, F1" in refused(tmp_path, text, "c.xml")
+    told = refused(tmp_path, text, "c.xml")
+    assert "F2, F1" in told and "two drafts, whose sources and domains stand under 'tables'" in told
     assert [*described(tmp_path, text, "c.xml", table="F2")[1]] == ["pay"]
     assert [*described(tmp_path, text, "c.xml", table="people.sav")[1]] == ["sex", "plz", "age"]
 

@@ -164,3 +164,20 @@ def test_labelled_columns_of_long_names_can_be_written(tmp_path: Path, name: str
         record_rows(ContingencyTable(domain, np.arange(2), np.array([1, 2]))), path, fields=[facts]
     )
     assert [x.tolist() for x in read_records(path, domain)] == [[0, 1], [1, 2]]
+
+
+def test_types_of_long_csv_are_those_of_all_rows(tmp_path: Path) -> None:
+    """As of noisy tables: the first megabytes are of one column and two, the last of three."""
+    n = 200_000
+    columns = {
+        "a": ["of a table of noisy counts"] * n,
+        "third": [None] * (n - 1) + ["last"],
+        "count": [1.0] * (n - 1) + [2.5],
+    }
+    path = tmp_path / "tables.csv"
+    write_rows(value_rows(columns), path)
+    assert path.stat().st_size > 2**21
+    found = pa.Table.from_batches(list(read_batches(path, None)))
+    assert found.to_pydict() == columns
+    known = pa.schema([("third", pa.string())])
+    assert pa.Table.from_batches(list(read_batches(path, known))).equals(found)

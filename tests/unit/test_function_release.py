@@ -22,7 +22,7 @@ from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease
 from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of
 from statpress.mechanisms.functions.kernels import KernelDensity, PriestleyChao
 from statpress.mechanisms.functions.lattice_release import NoisyLattice
-from statpress.mechanisms.functions.polynomials import FunctionShape, ReleasedFunction
+from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
 from statpress.mechanisms.functions.risk import EmpiricalRisk
 from statpress.mechanisms.mechanism import Target, UserDefined
 from statpress.mechanisms.planning.choice import compare

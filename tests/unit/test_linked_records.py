@@ -14,6 +14,7 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Sl
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.linked_marginals import LINKED, LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.marginals.marginals import ColumnGroup
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
 from statpress.mechanisms.marginals.target_tables import (
@@ -82,6 +83,38 @@ def test_known_totals_of_households_are_met_and_not_measured(tmp_path: Path) -> 
     of_place = {"relation_1": KnownTotal(counts=(N, 0, 0, 0, 0))}
     with pytest.raises(ConfigError, match="known totals are of households"):
         LINKED.check(LinkedKnobs(known=of_place), target)
+
+
+def test_groups_of_a_persons_columns_are_measured_in_every_place(tmp_path: Path) -> None:
+    domain = domain_in(tmp_path)
+    target = Target(epsilon=1.0, delta=1e-6, n_records=N, n_cells=1, domain=domain)
+    asked = (
+        ColumnGroup(columns=("relation", "tenure", "age"), weight=2.0),
+        ColumnGroup(columns=("relation_1", "relation_2", "age_2")),
+        ColumnGroup(columns=("relation", "age"), weight=9.0),
+    )
+    mechanism = LinkedMarginals.calibrate(LinkedKnobs(groups=asked), target)
+    weights = {
+        frozenset(domain.names[column] for column in group): weight
+        for group, weight in mechanism.groups
+    }
+    larger = {group: weight for group, weight in weights.items() if len(group) > 2}
+    assert larger == {
+        frozenset({"relation_1", "tenure", "age_1"}): 2.0,
+        frozenset({"relation_2", "tenure", "age_2"}): 2.0,
+        frozenset({"relation_3", "tenure", "age_3"}): 2.0,
+        frozenset({"relation_1", "relation_2", "age_2"}): 1.0,
+    }
+    assert {weights[frozenset({f"relation_{i}", f"age_{i}"})] for i in (1, 2, 3)} == {9.0}
+    assert target.allows(mechanism.loss(n_records=N, n_cells=1))
+    released = mechanism.release(private(domain), SeededRandomness(np.random.PCG64(3)))
+    assert {frozenset(domain.names[c] for c in t.group) for t in released.tables} >= {*larger}
+    codes = np.stack(mechanism.postprocess(released).codes, axis=1)
+    wanted = np.arange(3) < codes[:, 1][:, None]
+    assert np.array_equal(there(domain, codes), np.repeat(wanted[..., None], 2, axis=2))
+    unknown = LinkedKnobs(groups=(ColumnGroup(columns=("relation", "income")),))
+    with pytest.raises(ConfigError, match="no column 'income'"):
+        LinkedMarginals.calibrate(unknown, target)
 
 
 def there(domain: Domain, codes: np.ndarray) -> np.ndarray:
