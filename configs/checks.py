@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import csv
 import glob
-import importlib.util
 import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from statpress.configs.yaml_text import Document, Findings, lines_of, placed, re
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, Slot, labels
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
-from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateColumnError
+from statpress.mechanisms.errors import ConfigError, DuplicateColumnError
 
 if TYPE_CHECKING:
     from statpress.mechanisms.marginals.target_tables import KnownTotal
@@ -352,14 +351,7 @@ def compared(
 def check_exports(
     config: ReleaseConfig, columns: Mapping[str, Column], document: Document, findings: Findings
 ) -> None:
-    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency.
-
-    Args:
-        config: As far as it is valid.
-        columns: Those that are in order.
-        document: Places of the values, for messages.
-        findings: Take what is wrong.
-    """
+    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency."""
     publish = config.publish
     if "csv" in publish.formats:
         released = {name for product in config.products.values() for name in product.columns}
@@ -392,21 +384,6 @@ def check_exports(
                 next_step="Add a publisher with its name to the section 'about', or leave out "
                 "'sdmx'.",
             )
-        )
-
-
-def check_exports_installed(config: ReleaseConfig, document: Document) -> None:
-    """See that what writes the config's formats is there.
-
-    Raises:
-        DependencyError: An extra is not installed.
-    """
-    formats.check_writable(config.publish.formats, document.where(("publish", "formats")))
-    if config.publish.sdmx and importlib.util.find_spec("pysdmx") is None:
-        raise DependencyError(
-            "Tables in SDMX need the extra 'sdmx', which is not installed.",
-            where=document.where(("publish", "sdmx")),
-            next_step="Install it with: pip install 'statpress[sdmx]'",
         )
 
 

@@ -42,7 +42,8 @@ FILES = ("file", "names", "sizes", "boundaries")
 _CSV, _FEATURES = ".csv", (".geojson", ".topojson")
 _PLACE, _WITHIN = "place", "within"
 _MOST_SIZE = 10**15
-_STATA = 2_000
+
+
 _TOO_FEW = "The line does not have as many values as the header."
 
 
@@ -129,36 +130,12 @@ def geographies(
     return found, texts
 
 
-def check_outlines(
-    places: Mapping[str, Geography], formats: Sequence[str], document: Document
-) -> None:
-    """Refuse outlines that are too long for text in files of Stata.
-
-    Raises:
-        ConfigError: The config asks for such files.
-    """
-    for name, geography in places.items():
-        drawn = geography.outlines
-        longest = max(map(len, drawn.paths)) if drawn else 0
-        if "dta" in formats and longest > _STATA:
-            raise ConfigError(
-                f"An outline takes {longest:,} bytes, and text in files of Stata at most "
-                f"{_STATA:,}.",
-                where=document.where(("geography", name, "boundaries")),
-                next_step="Leave 'dta' out of publish.formats, or give tiles.",
-            )
-
-
 def _parsed(
     written: Sequence[str], label: str, codes: dict[str, str], *, features: bool = False
 ) -> Iterator[_Line]:
     """The lines that are not empty, the header first; or those that features became.
 
-    Args:
-        written: Lines, or those of features.
-        label: What messages call the file.
-        codes: By text the one string that stands for it in memory; gets further ones.
-        features: Whether the lines are those of features.
+    ``codes`` has by text the one string that stands for it in memory; it gets further ones.
     """
     for number, text in enumerate(written, 0 if features else 1):
         if text.strip():

@@ -6,20 +6,20 @@ Every finding of the validator becomes an error of the right kind and place.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from statpress.configs import sources
+from statpress.configs import formats, sources
 from statpress.configs.about import AboutConfig, OtherLicence
 from statpress.configs.checks import (
     check_exports,
-    check_exports_installed,
     check_product_columns,
     columns_in_order,
     compared,
@@ -29,26 +29,36 @@ from statpress.configs.checks import (
     rest_of,
 )
 from statpress.configs.declared_columns import COLUMNS, CategoriesFile, RangeConfig
-from statpress.configs.geography import GeographyConfig, check_outlines, geographies
+from statpress.configs.geography import GeographyConfig, geographies
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms, taking
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
-from statpress.configs.requests import divided, requests_of
+from statpress.configs.requests import divided, requests_of, survey_weight
 from statpress.configs.series import dated
 from statpress.configs.tables import key_faults
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
-from statpress.configs.weight import survey_weight
-from statpress.configs.yaml_text import Document, Findings, as_value, parse, placed, read_text
+from statpress.configs.yaml_text import (
+    Document,
+    Findings,
+    as_value,
+    parse,
+    placed,
+    read_text,
+)
 from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
 from statpress.mechanisms.domain.domain import Domain, Privacy, Size
-from statpress.mechanisms.errors import ConfigError, UnknownKeyError, together
+from statpress.mechanisms.errors import ConfigError, DependencyError, UnknownKeyError, together
 from statpress.mechanisms.periods import SeriesPeriod
+from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest, part_of
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
+
+if TYPE_CHECKING:
+    pass
 
 Model = TypeVar("Model", bound=BaseModel)
 _TAGS: dict[Any, type[BaseModel]] = {
@@ -61,11 +71,6 @@ _TAGS: dict[Any, type[BaseModel]] = {
 
 def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
     """The values of a document, or of one of its sections, as a model.
-
-    Args:
-        document: Parsed.
-        model: What it should be.
-        at: Keys of the section.
 
     Raises:
         ConfigError: The first of all findings, unknown keys before the rest, with the others.
@@ -410,6 +415,9 @@ def load(path: str | Path, overrides: Iterable[Override] = ()) -> Release:
     return load_order(Order(Path(path), tuple(overrides)))
 
 
+_STATA = 2_000
+
+
 def load_order(order: Order) -> Release:
     """Read and check the config of an order; opens no data.
 
@@ -469,6 +477,41 @@ def load_order(order: Order) -> Release:
     )
 
 
+def check_exports_installed(config: ReleaseConfig, document: Document) -> None:
+    """See that what writes the config's formats is there.
+
+    Raises:
+        DependencyError: An extra is not installed.
+    """
+    formats.check_writable(config.publish.formats, document.where(("publish", "formats")))
+    if config.publish.sdmx and importlib.util.find_spec("pysdmx") is None:
+        raise DependencyError(
+            "Tables in SDMX need the extra 'sdmx', which is not installed.",
+            where=document.where(("publish", "sdmx")),
+            next_step="Install it with: pip install 'statpress[sdmx]'",
+        )
+
+
+def check_outlines(
+    places: Mapping[str, Geography], formats: Sequence[str], document: Document
+) -> None:
+    """Refuse outlines that are too long for text in files of Stata.
+
+    Raises:
+        ConfigError: The config asks for such files.
+    """
+    for name, geography in places.items():
+        drawn = geography.outlines
+        longest = max(map(len, drawn.paths)) if drawn else 0
+        if "dta" in formats and longest > _STATA:
+            raise ConfigError(
+                f"An outline takes {longest:,} bytes, and text in files of Stata at most "
+                f"{_STATA:,}.",
+                where=document.where(("geography", name, "boundaries")),
+                next_step="Leave 'dta' out of publish.formats, or give tiles.",
+            )
+
+
 def leaves_period_open(order: Order) -> bool:
     """Whether the config of an order is of a series, and neither says which period is released.
 
@@ -485,9 +528,6 @@ def leaves_period_open(order: Order) -> bool:
 
 def load_targets(path: Path) -> Sequence[Target]:
     """The targets that a config names, whatever else it says; none where it names none.
-
-    Args:
-        path: Of the config, such as that of a bundle.
 
     Raises:
         ConfigError: A target is not in order.

@@ -106,11 +106,7 @@ class Regression(Section):
 
 
 def _with_columns(value: dict[str, Any]) -> dict[str, Any]:
-    """A product with the columns of its regression as its own.
-
-    Raises:
-        ValidationError: The regression's columns are not well formed, by their place in it.
-    """
+    """A product with the columns of its regression as its own."""
     if not isinstance(value.get("statistic"), Mapping):
         return value
     if "columns" in value:

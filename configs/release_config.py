@@ -37,7 +37,7 @@ from statpress.configs.geography import GeographyConfig
 from statpress.configs.products import AnyProduct
 from statpress.configs.series import SeriesConfig
 from statpress.configs.sources import AnySourceConfig, ResourcesConfig
-from statpress.configs.tables import RuleConfig, TableConfig, Tables, both_tables
+from statpress.configs.tables import RuleConfig, TableConfig, Tables
 from statpress.configs.upload_targets import Targets
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Size, Unit
 from statpress.mechanisms.errors import ConfigError
@@ -525,3 +525,24 @@ class ReleaseConfig(Section):
                 "leave out 'gate', and the checks are exact",
             )
         return gate
+
+
+def both_tables(tables: dict[str, TableConfig]) -> dict[str, TableConfig]:
+    """See that the tables are of households and of their persons."""
+    of = [table.of for table in tables.values()]
+    if len(tables) != 2 or of.count(None) != 1 or not {*of} - {None} <= {*tables}:
+        raise PydanticCustomError(
+            "ConfigError", "must be two tables: households, and persons whose 'of' names these"
+        )
+    sources = [table.source for table in tables.values()]
+    same = len({type(each) for each in sources}) == 1
+    readers = {each.reader for each in sources}
+    if not same or readers not in ({"duckdb"}, {"postgres"}):
+        raise PydanticCustomError(
+            "ConfigError", "must be files on this machine, or tables of one PostgreSQL database"
+        )
+    if len({repr(getattr(each, "credentials", None)) for each in sources}) > 1:
+        raise PydanticCustomError(
+            "ConfigError", "must be tables of one database, with the same credentials"
+        )
+    return tables

@@ -1,6 +1,10 @@
 """The products of a config, each with its mechanism, knobs, columns and share of the budget.
 
 Statistics and functions that a config names as ``module:name`` are imported here.
+
+The section ``weight`` is checked here with what its files hold, without data. A file of totals is
+read by the form of those that records meet exactly (``configs.checks``), and has to list every
+cell: a population that is not listed is not one of 0.
 """
 
 from __future__ import annotations
@@ -15,15 +19,14 @@ from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statpress.configs.checks import declared_columns, with_counts
+from statpress.configs.checks import counts_of_file, declared_columns, with_counts
 from statpress.configs.products import ProductConfig
 from statpress.configs.release_config import ReleaseConfig
 from statpress.configs.tables import LINKED_KIND
-from statpress.configs.weight import WEIGHTED
 from statpress.configs.yaml_text import Document, Findings, placed
-from statpress.mechanisms.domain.columns import Categorical
+from statpress.mechanisms.domain.columns import Categorical, Slot
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.errors import BudgetValueError, ConfigError
+from statpress.mechanisms.errors import BudgetValueError, ConfigError, DuplicateColumnError
 from statpress.mechanisms.mechanism import Kind, PlacedBy, UserDefined, own_keys
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
@@ -54,10 +57,6 @@ _FIRST_VERSION = re.compile(r"\b(?:mechanisms|configs|tasks|flows)(?:\.\w+)*")
 
 def user_defined(name: str, noun: str) -> UserDefined:
     """The object ``module:name``.
-
-    Args:
-        name: As written in the config.
-        noun: What it is to be, for the message.
 
     Raises:
         ConfigError: It cannot be imported.
@@ -233,11 +232,7 @@ def requests_of(
 def _geography(
     named: str | None, config: ReleaseConfig, places: Mapping[str, Geography]
 ) -> Geography | None:
-    """The geography that a product names, or the only one; None if it is not in order.
-
-    Raises:
-        ConfigError: The config declares none of this name, or several and the product names none.
-    """
+    """The geography that a product names, or the only one; None if it is not in order."""
     declared = ", ".join(config.geography)
     if named is None and len(config.geography) > 1:
         raise ConfigError(
@@ -261,11 +256,7 @@ def _placed_by(
     domain: Domain,
     places: Mapping[str, Geography],
 ) -> PlacedBy | None:
-    """The product whose tables tell the places of records; None if it is not in order.
-
-    Raises:
-        ConfigError: It has no tables of places, or the records cannot get places by them.
-    """
+    """The product whose tables tell the places of records; None if it is not in order."""
     able = [each for each, other in config.products.items() if other.mechanism == PLACED]
     other: Any = config.products.get(named)
     if named not in able:
@@ -346,3 +337,124 @@ def divided(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
             parts = dict.fromkeys(without, each)
             parts[without[-1]] = left - each * (len(without) - 1)
     return {name: known[name] if name in known else parts[name] for name in given}
+
+
+SECTION = "weight"
+
+
+WEIGHTED = {"microdata": "marginals", LINKED_KIND: "linked_marginals"}
+"""By kind the mechanism that has weights, imported only when a config has a product by it."""
+
+
+def survey_weight(
+    config: ReleaseConfig, domain: Domain, document: Document, folder: Path, findings: Findings
+) -> SurveyWeight | None:
+    """The weight of a config; None if it has none, or one at fault.
+
+    Args:
+        config: As far as it is valid.
+        domain: Of the columns that are in order.
+        document: Places of the values, for messages.
+        folder: Of the config, where paths of totals go from.
+        findings: Take what is wrong.
+    """
+    said = config.weight
+    if said is None:
+        return None
+    from statpress.mechanisms.marginals.survey_weights import SurveyWeight
+
+    before = len(findings.errors)
+    with findings.noting(), placed(document, (SECTION,)):
+        if said.column in config.domain and config.linked is None:
+            raise DuplicateColumnError(
+                f"'{said.column}' is a column of 'domain' as well.",
+                where="column",
+                next_step="Leave it out of 'domain': its edges here declare it.",
+            )
+    with findings.noting(), placed(document, (SECTION,)):
+        _check_listed(config)
+    design = said.design
+    own = domain
+    if config.linked is not None:  # those of households, and their size
+        own = Domain(tuple(c for c in domain.columns if not isinstance(c, Slot)))
+    for key, name in (("strata", design.strata), ("cluster", design.cluster)):
+        with findings.noting(), placed(document, (SECTION, "design")):
+            if name is not None:
+                _check_declared(name, key, said.column, own)
+            if key == "cluster" and name is not None:
+                _check_clusters(name, design.strata, own)
+    totals = {}
+    for name, given in said.calibrate.items():
+        with findings.noting(), placed(document, (SECTION, "calibrate")):
+            _check_declared(name, name, said.column, own)
+            column = own[name]
+            if isinstance(given, str):
+                files = config.source.files
+                given = list(counts_of_file(given, [column], folder, files, where=name, whole=True))
+            if len(given) != column.size:
+                raise ConfigError(
+                    f"There are {len(given)} totals for the {column.size} cells of '{name}'.",
+                    where=name,
+                )
+            totals[name] = tuple(map(float, given))
+    with findings.noting(), placed(document, (SECTION, "calibrate")):
+        _check_sums(totals, said.calibrate)
+    if len(findings.errors) > before:
+        return None
+    return SurveyWeight(
+        column=said.column, totals=totals, strata=design.strata, cluster=design.cluster
+    )
+
+
+def _check_listed(config: ReleaseConfig) -> None:
+    assert config.weight is not None
+    name = config.weight.column
+    able = [each for each in config.products.values() if name in each.columns]
+    if not any(each.kind in WEIGHTED for each in able):
+        raise ConfigError(
+            f"No records have the weight: none lists '{name}' among its columns.",
+            where="column",
+            next_step=f"List '{name}' among the columns of microdata by 'marginals', or of linked "
+            "records.",
+        )
+
+
+def _check_declared(name: str, key: str, weight: str, domain: Domain) -> None:
+    if name not in domain.names or name == weight:
+        raise ConfigError(
+            f"The domain declares no column '{name}'"
+            + (" besides that of the weight." if name == weight else "."),
+            where=key,
+            next_step=f"Name one of: {', '.join(each for each in domain.names if each != weight)}.",
+        )
+
+
+def _check_clusters(name: str, strata: str | None, domain: Domain) -> None:
+    """Refuse a column with a cell that is no cluster which was drawn."""
+    if name == strata:
+        raise ConfigError("The clusters are those of the strata.", where="cluster")
+    column = domain[name]
+    if column.missing or getattr(column, "other", False):
+        raise ConfigError(
+            f"'{name}' has a cell for missing or other values, which would count as a cluster.",
+            where="cluster",
+            next_step="Declare the clusters that were drawn, all of them and no others.",
+        )
+
+
+def _check_sums(totals: dict[str, tuple[float, ...]], given: object) -> None:
+    """Refuse totals of nobody, and such as are of different populations."""
+    assert isinstance(given, dict)
+    first = ""
+    for name, total in totals.items():
+        file = f" ('{given[name]}')" if isinstance(given[name], str) else ""
+        said = f"The totals of '{name}'{file} add up to {sum(total):,.0f}"
+        if not sum(total):
+            raise ConfigError(f"{said}.", where=name)
+        if first and sum(total) != sum(next(iter(totals.values()))):
+            raise ConfigError(
+                f"{said}, and {first[0].lower()}{first[1:]}.",
+                where=name,
+                next_step="Give totals of one population.",
+            )
+        first = first or said

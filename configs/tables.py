@@ -85,27 +85,6 @@ class TableConfig(Section):
         return self
 
 
-def both_tables(tables: dict[str, TableConfig]) -> dict[str, TableConfig]:
-    """See that the tables are of households and of their persons."""
-    of = [table.of for table in tables.values()]
-    if len(tables) != 2 or of.count(None) != 1 or not {*of} - {None} <= {*tables}:
-        raise PydanticCustomError(
-            "ConfigError", "must be two tables: households, and persons whose 'of' names these"
-        )
-    sources = [table.source for table in tables.values()]
-    same = len({type(each) for each in sources}) == 1
-    readers = {each.reader for each in sources}
-    if not same or readers not in ({"duckdb"}, {"postgres"}):
-        raise PydanticCustomError(
-            "ConfigError", "must be files on this machine, or tables of one PostgreSQL database"
-        )
-    if len({repr(getattr(each, "credentials", None)) for each in sources}) > 1:
-        raise PydanticCustomError(
-            "ConfigError", "must be tables of one database, with the same credentials"
-        )
-    return tables
-
-
 def _listed(value: Any) -> Any:
     """A single value as a list of one."""
     if isinstance(value, dict):

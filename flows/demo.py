@@ -14,8 +14,8 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.mechanisms.errors import OutputNotWritableError
+from statpress.tasks.ledger.account_rules import of_path
 from statpress.tasks.ledger.home_ledger import register_dataset, remaining_budget
-from statpress.tasks.ledger.source_patterns import of_path
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import keeping_log
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data

@@ -23,9 +23,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from statpress.configs.loading import PlannedOrder, leaves_period_open
 from statpress.configs.order import Order, from_environment, from_scalars
-from statpress.flows import publishing
 from statpress.flows.facts import form_text
 from statpress.flows.release import press
+from statpress.flows.release import publish as publish_approved
 from statpress.flows.rerelease import propose
 from statpress.flows.runner import open_context, plain_context, run_due, run_inside
 from statpress.mechanisms.errors import ConfigError, PeriodError, UploadError
@@ -36,8 +36,12 @@ from statpress.tasks.orchestration.monitoring import (
     show_series,
     show_unsent,
 )
-from statpress.tasks.orchestration.server import final_state, rejected, schedule_state
-from statpress.tasks.orchestration.server_checkup import confirm_installation
+from statpress.tasks.orchestration.server import (
+    confirm_installation,
+    final_state,
+    rejected,
+    schedule_state,
+)
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.ledger_check import confirm_ledger
@@ -272,7 +276,7 @@ def _pressed(
 def _published(context: RunContext, run_id: str) -> str:
     """Publish a prepared bundle; the path of what was published."""
     with kept_afterwards(context):
-        return str(publishing.publish(context, run_id).bundle)
+        return str(publish_approved(context, run_id).bundle)
 
 
 @sealed_flow("statpress-publish")

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from decimal import ROUND_CEILING, Context, Decimal
-from pathlib import Path
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from statpress.flows.terminal import table
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Loss, canonical
-from statpress.tasks.pages.numbers import how_many
-from statpress.tasks.release.run_places import (
-    design_in_words,
-    left_in_words,
-    looks_in_words,
-    sources_in_words,
-    unfinished_in_words,
-)
 
 if TYPE_CHECKING:
     from statpress.mechanisms.accounting.composition import Reading
     from statpress.tasks.ledger.entries import Entry
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
-
 
 _BAR = 40
 
@@ -45,9 +33,6 @@ def upload_lines(uploads: Sequence[Uploaded]) -> Iterator[str]:
         yield f"Uploaded to {each.place}: {files} sent{there}, all read back."
         if each.latest:
             yield f"  {each.latest}"
-
-
-_WORDS = {"rho_delta": "delta"}
 
 
 def outcome_facts(
@@ -165,64 +150,6 @@ def charge_facts(charge: Charge) -> dict[str, Any]:
     }
 
 
-def account_report(account: Account, reading: Reading, period: str | None = None) -> Iterator[Any]:
-    """The account as an odometer, with a bar per limited measure.
-
-    What remains is for a period, by default the next one.
-    """
-    reserved, period = account.reserved, period or account.next_period
-    remaining, whole = account.remaining_for(period), account.spent_by_one()
-    rows, bars = [], []
-    for measure, limit in account.limit.amounts.items():
-        spent, kept, left = account.spent[measure], reserved[measure], remaining[measure]
-        by_one = [whole[measure]] if account.has_design else []
-        amounts = [canonical(amount) for amount in (limit, spent - kept, kept, *by_one, left)]
-        rows.append([_WORDS.get(measure, measure), *amounts])
-        bars.append(share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
-    columns = ["", "limit", "spent", "reserved", "remaining"]
-    if account.has_design:
-        columns[2:] = ["spent", "reserved", "on one person", f"left for {period or 'a period'}"]
-    yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
-    yield from bars
-    if account.has_design:
-        yield design_in_words(account)
-    if lasting := left_in_words(account):
-        yield lasting
-    was = account.registration.body
-    size = "of any size"
-    if "n_records" in was:
-        size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
-    yield (
-        f"Registered {was['created'][:10]}: {size}, {was['adjacency']}, "
-        f"unit {was['unit']}{_of_several(was['unit_records'])}."
-    )
-    yield sources_in_words(account)
-    counts = Counter(str(charge.status) for charge in account.charges.values())
-    runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
-    yield f"Charges: {runs}."
-    yield from unfinished_in_words(account)
-    if account.last_look or account.refusals:
-        yield looks_in_words(account)
-    if account.refusals:
-        last = account.refusals[-1].body
-        when = f"the last at {last['created']}: {last['run_id']}"
-        yield f"  {len(account.refusals)} stopped in all, {when}."
-    if account.amendments:
-        last = account.amendments[-1].body
-        yield f"Amended {len(account.amendments)} times, last at {last['created']}."
-    if account.reviewed:
-        yield review_text(account)
-    delta = canonical(reading.delta)
-    whose = "One person, at most" if account.has_design else "All charges together"
-    yield f"{whose}: epsilon {_rounded_spend(reading.adaptive)} at delta {delta}."
-    if reading.fixed < reading.adaptive:
-        yield (
-            "  If no config depended on an earlier release: "
-            f"epsilon {_rounded_spend(reading.fixed)} at delta {delta}."
-        )
-    yield ""
-
-
 def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
     """A bar as long as what is left of the whole, with its percentage rounded down."""
     from rich.text import Text
@@ -235,25 +162,6 @@ def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
     text.append("░" * (_BAR - full), style="dim")
     text.append(f" {int(share * 100):3d} % left")
     return text
-
-
-def _of_several(unit_records: int) -> str:
-    return f" of {unit_records:,} records each" if unit_records > 1 else ""
-
-
-def history_report(charges: list[dict[str, Any]]) -> str:
-    """All charges for a person, two lines each."""
-    lines = []
-    for charge in charges:
-        mark = "" if charge["publishable"] else " NOT PUBLISHABLE"
-        lines += [
-            f"{charge['sequence']:>6}  {charge['created']}  {charge['dataset']}  "
-            + (f"{charge['period']}  " if "period" in charge else "")
-            + f"{charge['status']}{mark}  run {charge['run_id']}",
-            f"        epsilon {charge['epsilon']}, delta {charge['delta']}; rho {charge['rho']}, "
-            f"delta {charge['rho_delta']}{'; ' + charge['bundle'] if charge['bundle'] else ''}",
-        ]
-    return "\n".join(lines or ["No charges."])
 
 
 def review_text(account: Account) -> str:
@@ -275,16 +183,6 @@ def decision_facts(decision: Entry) -> dict[str, Any]:
         "by": body.get("by"),
         "entry": decision.hash,
     }
-
-
-def statement_report(statement: Path) -> str:
-    """How the officer signs a statement, and how it comes back."""
-    return (
-        f"Wrote {statement}; nothing is decided yet. Where the key is:\n"
-        f"  openssl pkeyutl -sign -rawin -inkey KEY -in {statement.name}"
-        f" -out {statement.name}.signature\n"
-        "Then repeat this command with --signature and that file."
-    )
 
 
 def decision_report(decision: Entry) -> str:
@@ -328,23 +226,6 @@ def form_text(found: Prepared) -> str:
     )
 
 
-def waiting_report(found: list[Prepared]) -> str:
-    """A few lines for each bundle that waits."""
-    lines = []
-    for facts in map(waiting_facts, found):
-        mark = "" if facts["publishable"] else " NOT PUBLISHABLE"
-        step = "to be decided" if facts["decision"] is None else "approved, to be published"
-        title = facts["title"] or "the bundle is not in this home, or was changed"
-        lines += [
-            f"{facts['run_id']}  {facts['dataset']}  {step}{mark}",
-            f"        {title}",
-            f"        epsilon {facts['epsilon']}, delta {facts['delta']};"
-            f" products {', '.join(facts['products'])}; prepared {facts['prepared']}",
-            f"        in {facts['folder']}, for {facts['place']}",
-        ]
-    return "\n".join(lines or ["Nothing waits."])
-
-
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:
     """A loss as exact decimal text."""
     return None if loss is None else loss.texts()
@@ -353,11 +234,6 @@ def loss_facts(loss: Loss | None) -> dict[str, str] | None:
 def remaining_text(loss: Loss | None) -> str:
     """What the ledger still grants, or that the dataset has no account."""
     return "dataset not registered" if loss is None else str(loss)
-
-
-def _rounded_spend(epsilon: float) -> str:
-    """Five digits, rounded up."""
-    return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal(Decimal(epsilon)):f}"
 
 
 def _finite(epsilon: float) -> float | None:

@@ -18,14 +18,16 @@ from statpress.tasks.ledger.entries import Loss, canonical
 from statpress.tasks.pages.numbers import at_most, how_many
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
+    division_words,
     forecast_facts,
     forecasts,
     peak,
+    share_origin,
     size_in_words,
     verdict_facts,
     warnings,
+    with_more,
 )
-from statpress.tasks.release.share_words import division_words, share_origin, with_more
 from statpress.tasks.report.privacy_page import EXPLANATIONS
 
 

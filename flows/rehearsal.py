@@ -11,7 +11,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import keeping_log, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext
 from statpress.tasks.private_zone.workers import Parallel, limited_threads
-from statpress.tasks.release.rehearsal_steps import (
+from statpress.tasks.release.made_up import (
     FOLDER,
     Rehearsed,
     check_plan,

@@ -1,28 +1,46 @@
-"""The release flow: one config in, one bundle out, published or prepared for its approval."""
+"""The release flow: one config in, one bundle out, published or prepared for its approval.
+
+The flows after it publish an approved bundle, and upload a published one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
-from statpress.flows.publishing import check_uploads, finish_uploads, upload_release
+from statpress.mechanisms.errors import UploadError
+from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.drawing_workers import open_workers
-from statpress.tasks.orchestration.lineage import followed
+from statpress.tasks.orchestration.lineage import followed, tell_publication
 from statpress.tasks.orchestration.monitoring import (
     DrawingProgress,
+    name_publication,
+    show_approval,
     show_budget,
     show_plan,
     show_release,
     show_waiting,
 )
 from statpress.tasks.orchestration.server import one_at_a_time
+from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
-from statpress.tasks.release.review import check_decided
-from statpress.tasks.release.run_places import Outcome, open_run
+from statpress.tasks.release.review import (
+    check_approval,
+    check_decided,
+    copy_bundle,
+    find_moved,
+    move_into_place,
+    note_publication,
+    open_publication,
+)
+from statpress.tasks.release.run_places import Outcome, Uploaded, open_run
 from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
@@ -45,9 +63,12 @@ from statpress.tasks.release.steps import (
     take_size,
     write_products,
 )
+from statpress.tasks.uploads.upload import check_targets, read_targets, targets_in, upload
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.configs.upload_targets import Target
 
 
 def press(
@@ -146,4 +167,117 @@ def press(
     told_to_end = refresh_page(context, outcome.bundle, told_to_end=told_to_end)
     show_release(context, outcome)
     targets = release.config.publish.targets
+    return upload_release(context, outcome, targets, told_to_end=told_to_end)
+
+
+def check_uploads(targets: Sequence[Target], *, reviewed: bool) -> None:
+    """See before the charge that uploads can begin, unless that is for whoever publishes later.
+
+    Args:
+        targets: Those of the config.
+        reviewed: Whether the release waits for its approval first.
+
+    Raises:
+        UploadError: There are no credentials; nothing was charged.
+        DependencyError: An extra is not installed.
+    """
+    if targets and not reviewed:
+        check_targets(targets)
+
+
+def finish_uploads(context: RunContext, outcome: Outcome) -> Outcome:
+    """Upload the release of a run that is started again, as far as it is not uploaded.
+
+    Args:
+        context: The run.
+        outcome: What it left; a bundle that is prepared, or no longer there, is not uploaded.
+
+    Raises:
+        StatpressError: As ``upload_release``.
+    """
+    published = outcome.status is Status.PUBLISHED and outcome.bundle.is_dir()
+    return upload_release(context, outcome, targets_in(outcome.bundle) if published else ())
+
+
+def upload_release(
+    context: RunContext,
+    outcome: Outcome,
+    targets: Sequence[Target],
+    *,
+    told_to_end: bool = False,
+) -> Outcome:
+    """Upload a release that was just published; without targets nothing happens.
+
+    Args:
+        context: The run that published it.
+        outcome: What it published.
+        targets: Those of its config.
+        told_to_end: Whether the run was told to end after it had published; then nothing is
+            uploaded.
+
+    Raises:
+        UploadError: A target failed, or the run was told to end before all of them had the bundle.
+        StatpressError: One of its kinds. The release stands, whatever a target does.
+    """
+    if not targets:
+        return outcome
+    if not outcome.publishable:
+        context.notify("A bundle that is NOT PUBLISHABLE is not uploaded.")
+        return outcome
+    uploads = None
+    if not told_to_end:
+        try:
+            uploads = upload(context.home, outcome.bundle, targets)
+        except BaseException as error:
+            if not is_interruption(error):
+                raise
+    if uploads is None:
+        raise UploadError(
+            "The run was told to end before all uploads were done; the bundle is published.",
+            next_step=f"Then run 'statpress upload {outcome.bundle}'.",
+        )
+    return replace(outcome, uploads=uploads)
+
+
+def upload_again(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:
+    """Upload a published bundle by itself; again, it changes nothing.
+
+    Args:
+        context: The run; its home has the ledger that published the bundle.
+        bundle: Its folder.
+        config: Names the targets in place of the bundle's own config.
+
+    Raises:
+        StatpressError: One of its kinds; ``UploadError`` where a target fails.
+    """
+    return upload(context.home, bundle, read_targets(bundle, config))
+
+
+def publish(context: RunContext, run_id: str) -> Outcome:
+    """Publish the prepared and approved bundle of a run; again, it changes nothing.
+
+    Args:
+        context: The run that publishes; its home has the ledger and the prepared bundles.
+        run_id: The run that prepared the bundle.
+
+    Raises:
+        StatpressError: One of its kinds; ``ApprovalError`` unless the bundle is approved
+            and to the last byte the one that was, ``UploadError`` where a target fails.
+    """
+    home = context.home
+    approved = check_approval(home, run_id)
+    name_publication(context, approved.charge.entry.body["dataset"], run_id)
+    place = approved.published
+    if place is None:
+        with open_publication(home, approved) as building:
+            place = find_moved(approved)
+            if place is None:
+                copy_bundle(approved, building)
+                place = move_into_place(approved, building)
+    outcome = note_publication(home, approved, place)
+    told_to_end = refresh_page(context, outcome.bundle)
+    show_release(context, outcome)
+    show_approval(context, outcome)
+    tell_publication(context, outcome)
+    targets = targets_in(outcome.bundle)
     return upload_release(context, outcome, targets, told_to_end=told_to_end)

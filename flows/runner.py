@@ -144,14 +144,10 @@ def run_due(
 def run_publication(context: RunContext, run_id: str) -> Outcome:
     """Run the publishing flow once; it is a run of its own, with its own curator log.
 
-    Args:
-        context: The run that publishes.
-        run_id: The run that prepared the bundle.
-
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """
-    from statpress.flows.publishing import publish
+    from statpress.flows.release import publish
 
     return _run(context, "publish", lambda: publish(context, run_id))
 
@@ -167,7 +163,7 @@ def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """
-    from statpress.flows.publishing import upload_again
+    from statpress.flows.release import upload_again
 
     return run_inside(context, lambda: upload_again(context, bundle, config))
 

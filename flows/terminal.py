@@ -17,13 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from statpress.mechanisms.errors import ConfirmationError, StatpressError
+from statpress.mechanisms.errors import StatpressError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from statpress.configs.release_config import ReleaseConfig
-
 
 _HOME: ContextVar[Path | None] = ContextVar("statpress_home_option", default=None)
 
@@ -132,17 +131,6 @@ def show_error(error: StatpressError, *, as_json: bool) -> None:
         if each.next_step not in {later.next_step for later in found[i + 1 :]}:
             step = plain(with_home(f"       {each.next_step}"))
             console.print(step, markup=False, highlight=False)
-
-
-def confirm(what: str, question: str) -> None:
-    """Say what a step costs, and ask.
-
-    Raises:
-        ConfirmationError: The answer is not yes, or nobody is there to give it.
-    """
-    print(what, file=sys.stderr)
-    if not (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")):
-        raise ConfirmationError("Nothing was charged.")
 
 
 _NARROW = 14

@@ -587,23 +587,6 @@ Per = Literal["record", "unit"]
 """What counts one in a figure of units that may have several records."""
 
 
-def check_adjacency(mechanism: type[Mechanism], target: Target) -> None:
-    """Refuse a mechanism whose loss is not proven for the neighbouring relation.
-
-    Raises:
-        ConfigError: It is not among its ``adjacencies``.
-    """
-    if target.adjacency in getattr(mechanism, "adjacencies", (Adjacency.REPLACE_ONE,)):
-        return
-    raise ConfigError(
-        f"The mechanism '{mechanism.name}' serves only {Adjacency.REPLACE_ONE}: it needs the exact "
-        "number of records, which is private here.",
-        next_step="Under add_remove use 'marginals' for microdata and 'gaussian' or 'laplace' for "
-        "tables, 'joint_moments' for means, proportions, sums and counts, and ask a bundle of "
-        "'marginals' for other figures with 'statpress query'.",
-    )
-
-
 Needs = Literal["joint", "columns"]
 """What a mechanism is given of the count: a contingency table, or coded columns."""
 

@@ -228,11 +228,6 @@ def sorted_out(
 ) -> tuple[tuple[DescribedColumn, ...], tuple[LeftOut, ...]]:
     """The columns that a config can declare, and the others.
 
-    Args:
-        reads: Each reads one of the columns.
-        where: The file, for messages.
-        findings: What is wrong with the table already.
-
     Raises:
         DescriptionError: A column cannot be read or its name occurs twice, with all other such
             faults; or there is no column to declare.
@@ -286,11 +281,7 @@ def _check_name(name: str, known: set[str], where: str) -> None:
 
 
 def _cells(column: DescribedColumn, where: str) -> int | None:
-    """How many values there are, missing among them; None if that is not given or does not matter.
-
-    Raises:
-        DescriptionError: The bounds are in the wrong order.
-    """
+    """Number of values, the missing one included; None if it is not given or does not matter."""
     least, largest = column.lower, column.upper
     if column.categories is not None:
         if len(set(map(str, column.categories))) < len(column.categories):

@@ -470,12 +470,7 @@ def _products(columns: Sequence[DescribedColumn], blanks: list[Blank]) -> list[s
 
 
 def _checks(description: Description, codes: Sequence[str]) -> list[str]:
-    """Codes of missing values that are not null in the source must not be clamped in silence.
-
-    Args:
-        description: Of the table.
-        codes: Those of every column that may not be null.
-    """
+    """Codes of missing values that are not null in the source must not be clamped in silence."""
     coded = [
         each
         for each in description.columns

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 COMMANDS = {
     "demo": (
@@ -276,6 +276,7 @@ app = App(
     help="The press of a statistical agency: one reviewed YAML file in, a differentially "
     "private release out.",
     help_format="plaintext",
+    default_parameter=Parameter(negative=""),  # a flag is given or not
     version=_version,
     version_flags=["--version"],
     result_action=print_outcome,

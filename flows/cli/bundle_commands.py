@@ -23,32 +23,24 @@ from statpress.flows.cli.options import (
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError, QueryError
 
 if TYPE_CHECKING:
-    from statpress.tasks.release.opened import Estimates, Of, Release
+    from statpress.tasks.release.answers import Estimates
+    from statpress.tasks.release.opened import Of, Release
 
 Consistent = Annotated[
     bool,
     Parameter(
-        name="--consistent",
-        negative="",
         help="Make the tables agree on every marginal they share; lists every cell, at most "
-        "10,000,000 in a table.",
+        "10,000,000 in a table."
     ),
 ]
 Integers = Annotated[
     bool,
-    Parameter(
-        name="--integers",
-        negative="",
-        help="Round to integers that add up to the number of records, absent ones left out.",
-    ),
+    Parameter(help="Round to integers that add up to the number of records, absent ones left out."),
 ]
 Products = Annotated[
     list[str] | None,
     Parameter(
-        name="--products",
-        consume_multiple=True,
-        negative="",
-        help="Names of products; by default all whose counts are published.",
+        consume_multiple=True, help="Names of products; by default all whose counts are published."
     ),
 ]
 
@@ -56,68 +48,46 @@ Products = Annotated[
 Columns = Annotated[
     list[str] | None,
     Parameter(
-        name="--columns",
-        consume_multiple=True,
-        negative="",
-        help="Columns whose cells are listed; without any, one sum is.",
+        consume_multiple=True, help="Columns whose cells are listed; without any, one sum is."
     ),
 ]
 By = Annotated[
     list[str] | None,
-    Parameter(
-        name="--by",
-        consume_multiple=True,
-        negative="",
-        help="Columns whose cells have a figure each.",
-    ),
+    Parameter(consume_multiple=True, help="Columns whose cells have a figure each."),
 ]
-Csv = Annotated[bool, Parameter(name="--csv", negative="", help="Print CSV.")]
+Csv = Annotated[bool, Parameter(help="Print CSV.")]
 Copies = Annotated[
     bool,
     Parameter(
-        name="--copies",
-        negative="",
         help="Answer by the copies of the records, combined by Rubin's rule, in place of the noisy "
-        "tables: also what was not measured, which copies guess.",
+        "tables: also what was not measured, which copies guess."
     ),
 ]
 WithPrior = Annotated[
     bool,
     Parameter(
-        name="--with-prior",
-        negative="",
         help="Answer with the help of the earlier release that the bundle has as its prior. The "
-        "intervals are narrower, and hold as far as its model of the drift since then does.",
+        "intervals are narrower, and hold as far as its model of the drift since then does."
     ),
 ]
-Weight = Annotated[
-    bool,
-    Parameter(name="--weight", negative="", help="Records count by their survey weight."),
-]
+Population = Annotated[bool, Parameter(negative="--no-population")]
+Weight = Annotated[bool, Parameter(help="Records count by their survey weight.")]
 Counted = Annotated[
     Literal["records", "persons"],
     Parameter(name="--of", help="Of linked records: of households, or of all their persons."),
 ]
 Since = Annotated[
     str | None,
-    Parameter(
-        name="--since",
-        help="An earlier bundle, whose figures are subtracted: what changed since.",
-    ),
+    Parameter(help="An earlier bundle, whose figures are subtracted: what changed since."),
 ]
 Plot = Annotated[
     Path | None,
-    Parameter(
-        name="--plot",
-        help="Draw the estimates with their intervals to a file .png, .svg or .pdf as well.",
-    ),
+    Parameter(help="Draw the estimates with their intervals to a file .png, .svg or .pdf as well."),
 ]
 Conditions = Annotated[
     list[str] | None,
     Parameter(
-        name="--where",
-        negative="",
-        help="A condition COLUMN=VALUE, or COLUMN=VALUE,VALUE for any of several; may be repeated.",
+        help="A condition COLUMN=VALUE, or COLUMN=VALUE,VALUE for any of several; may be repeated."
     ),
 ]
 
@@ -125,8 +95,8 @@ Conditions = Annotated[
 def verify(
     bundle: str,
     *,
-    key: Annotated[list[Path] | None, Parameter(negative="")] = None,
-    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    key: list[Path] | None = None,
+    public_key: list[Path] | None = None,
     home: HomeFolder = None,
     max_bytes: int = 10_000_000_000,
     max_seconds: int = 3600,
@@ -237,31 +207,23 @@ def query(
     share: str | None = None,
     median: str | None = None,
     quantile: Annotated[
-        str | None,
-        Parameter(name="--quantile", help="COLUMN=SHARE: what so many of its numbers lie below."),
+        str | None, Parameter(help="COLUMN=SHARE: what so many of its numbers lie below.")
     ] = None,
     difference: Annotated[
         str | None,
         Parameter(
-            name="--difference",
             help="Means of this column among the values of the one that --by names, less that "
             "among the first; of a column without numbers shares of its values, and with "
-            "COLUMN=VALUE,VALUE the share of these.",
+            "COLUMN=VALUE,VALUE the share of these."
         ),
     ] = None,
     correlation: Annotated[
-        list[str] | None,
-        Parameter(
-            name="--correlation",
-            consume_multiple=True,
-            negative="",
-            help="The correlation of two columns.",
-        ),
+        list[str] | None, Parameter(consume_multiple=True, help="The correlation of two columns.")
     ] = None,
     by: By = None,
     product: str | None = None,
     confidence: float = 0.95,
-    population: bool = False,
+    population: Population = False,
     weight: Weight = False,
     counted: Counted = "records",
     copies: Copies = False,
@@ -331,7 +293,7 @@ def regress(
     *,
     product: str | None = None,
     confidence: float = 0.95,
-    population: bool = False,
+    population: Population = False,
     weight: Weight = False,
     counted: Counted = "records",
     copies: Copies = False,
@@ -370,7 +332,7 @@ def compare(
     columns: Columns = None,
     product: str | None = None,
     confidence: float = 0.95,
-    population: bool = False,
+    population: Population = False,
     weight: Weight = False,
     plot: Plot = None,
     csv: Csv = False,
@@ -484,7 +446,7 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
     from statpress.flows.terminal import table
     from statpress.tasks.products.answer_words import caveats
-    from statpress.tasks.release.answer_chart import title_of
+    from statpress.tasks.release.answers import title_of
     from statpress.tasks.release.query import TESTED
 
     columns, statistic = facts["columns"], facts["statistic"]

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App, Parameter
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
 from statpress.flows.cli.review_commands import approvers
+from statpress.flows.facts import review_text, share_bar
+from statpress.flows.terminal import table
+from statpress.tasks.ledger.accounts import Account
+from statpress.tasks.ledger.entries import canonical
+from statpress.tasks.pages.numbers import how_many
+from statpress.tasks.release.run_places import (
+    design_in_words,
+    left_in_words,
+    looks_in_words,
+    sources_in_words,
+    unfinished_in_words,
+)
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.accounting.composition import Reading
 
 
 def verify(
     *,
     head: str | None = None,
-    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    public_key: list[Path] | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -162,7 +178,7 @@ def void(
     *,
     reason: str,
     key: Path | None = None,
-    elsewhere: Annotated[bool, Parameter(negative="")] = False,
+    elsewhere: bool = False,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -237,7 +253,7 @@ def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
 
 Policy = Literal["basic", "zcdp"]
 Size = int | Literal["from_source"]
-Sources = Annotated[list[str] | None, Parameter(negative="")]
+Sources = list[str] | None
 
 
 def register(
@@ -255,7 +271,7 @@ def register(
     n_units: Size | None = None,
     max_refusals: int | None = None,
     max_looks: int | None = None,
-    noisy_gates: Annotated[bool, Parameter(negative="")] = False,
+    noisy_gates: bool = False,
     design: str | None = None,
     source: Sources = None,
     also_in: Sources = None,
@@ -349,10 +365,10 @@ def amend(
     delta: str | None = None,
     rho: str | None = None,
     design: str | None = None,
-    apart: Annotated[bool, Parameter(negative="")] = False,
+    apart: bool = False,
     source: Sources = None,
     also_in: Sources = None,
-    reopen: Annotated[bool, Parameter(negative="")] = False,
+    reopen: bool = False,
     key: Path | None = None,
     reason: str | None = None,
     home: HomeFolder = None,
@@ -435,9 +451,12 @@ def amend(
 
 def _names(sources: list[str] | None) -> list[str]:
     """Sources as accounts name them; paths are taken from the present folder."""
-    from statpress.tasks.ledger.source_patterns import named
+    from statpress.tasks.ledger.account_rules import named
 
     return [named(each) for each in sources or ()]
+
+
+_WORDS = {"rho_delta": "delta"}
 
 
 def show_ledger(
@@ -457,6 +476,7 @@ def show_ledger(
             last that was charged.
     """
     from statpress.flows import facts as reports
+    from statpress.flows.cli import ledger_commands
     from statpress.tasks.ledger.entries import check_field
     from statpress.tasks.ledger.home_ledger import open_ledger
     from statpress.tasks.release.ledger_check import read_account
@@ -473,7 +493,7 @@ def show_ledger(
         if not pairs:
             yield "No accounts."
         for pair in pairs:
-            yield from reports.account_report(*pair, period)
+            yield from ledger_commands.account_report(*pair, period)
 
     return Result(
         json=json,
@@ -491,6 +511,7 @@ def charge_history(
         dataset: One account; by default all.
     """
     from statpress.flows import facts as reports
+    from statpress.flows.cli import ledger_commands
     from statpress.tasks.ledger.home_ledger import open_ledger
 
     with open_ledger(home_of(home)) as ledger:
@@ -500,8 +521,90 @@ def charge_history(
     return Result(
         json=json,
         facts=lambda: {"charges": charges},
-        report=lambda: reports.history_report(charges),
+        report=lambda: ledger_commands.history_report(charges),
     )
+
+
+def account_report(account: Account, reading: Reading, period: str | None = None) -> Iterator[Any]:
+    """The account as an odometer, with a bar per limited measure.
+
+    What remains is for a period, by default the next one.
+    """
+    reserved, period = account.reserved, period or account.next_period
+    remaining, whole = account.remaining_for(period), account.spent_by_one()
+    rows, bars = [], []
+    for measure, limit in account.limit.amounts.items():
+        spent, kept, left = account.spent[measure], reserved[measure], remaining[measure]
+        by_one = [whole[measure]] if account.has_design else []
+        amounts = [canonical(amount) for amount in (limit, spent - kept, kept, *by_one, left)]
+        rows.append([_WORDS.get(measure, measure), *amounts])
+        bars.append(share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
+    columns = ["", "limit", "spent", "reserved", "remaining"]
+    if account.has_design:
+        columns[2:] = ["spent", "reserved", "on one person", f"left for {period or 'a period'}"]
+    yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
+    yield from bars
+    if account.has_design:
+        yield design_in_words(account)
+    if lasting := left_in_words(account):
+        yield lasting
+    was = account.registration.body
+    size = "of any size"
+    if "n_records" in was:
+        size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
+    yield (
+        f"Registered {was['created'][:10]}: {size}, {was['adjacency']}, "
+        f"unit {was['unit']}{_of_several(was['unit_records'])}."
+    )
+    yield sources_in_words(account)
+    counts = Counter(str(charge.status) for charge in account.charges.values())
+    runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
+    yield f"Charges: {runs}."
+    yield from unfinished_in_words(account)
+    if account.last_look or account.refusals:
+        yield looks_in_words(account)
+    if account.refusals:
+        last = account.refusals[-1].body
+        when = f"the last at {last['created']}: {last['run_id']}"
+        yield f"  {len(account.refusals)} stopped in all, {when}."
+    if account.amendments:
+        last = account.amendments[-1].body
+        yield f"Amended {len(account.amendments)} times, last at {last['created']}."
+    if account.reviewed:
+        yield review_text(account)
+    delta = canonical(reading.delta)
+    whose = "One person, at most" if account.has_design else "All charges together"
+    yield f"{whose}: epsilon {_rounded_spend(reading.adaptive)} at delta {delta}."
+    if reading.fixed < reading.adaptive:
+        yield (
+            "  If no config depended on an earlier release: "
+            f"epsilon {_rounded_spend(reading.fixed)} at delta {delta}."
+        )
+    yield ""
+
+
+def _of_several(unit_records: int) -> str:
+    return f" of {unit_records:,} records each" if unit_records > 1 else ""
+
+
+def history_report(charges: list[dict[str, Any]]) -> str:
+    """All charges for a person, two lines each."""
+    lines = []
+    for charge in charges:
+        mark = "" if charge["publishable"] else " NOT PUBLISHABLE"
+        lines += [
+            f"{charge['sequence']:>6}  {charge['created']}  {charge['dataset']}  "
+            + (f"{charge['period']}  " if "period" in charge else "")
+            + f"{charge['status']}{mark}  run {charge['run_id']}",
+            f"        epsilon {charge['epsilon']}, delta {charge['delta']}; rho {charge['rho']}, "
+            f"delta {charge['rho_delta']}{'; ' + charge['bundle'] if charge['bundle'] else ''}",
+        ]
+    return "\n".join(lines or ["No charges."])
+
+
+def _rounded_spend(epsilon: float) -> str:
+    """Five digits, rounded up."""
+    return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal(Decimal(epsilon)):f}"
 
 
 def _limits(policy: str, epsilon: str | None, delta: str | None, rho: str | None) -> dict[str, Any]:
@@ -523,7 +626,7 @@ def _delta(text: str | None) -> Decimal | None:
     return delta
 
 
-ledger_app = App(name="ledger")
+ledger_app = App(name="ledger", default_parameter=Parameter(negative=""))  # for their page
 for command in (
     *(register, amend, charge_history, approvers),
     *(verify, export, export_head, checkpoint),

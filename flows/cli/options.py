@@ -48,52 +48,38 @@ def print_result(result: Result) -> None:
         show(part)
 
 
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+Json = Annotated[bool, Parameter(help="Print one JSON object.")]
 HomeFolder = Annotated[
-    Path | None,
-    Parameter(
-        name="--home",
-        help="Folder of ledger and logs; by default STATPRESS_HOME or per user.",
-    ),
+    Path | None, Parameter(help="Folder of ledger and logs; by default STATPRESS_HOME or per user.")
 ]
-NoOrchestrator = Annotated[
-    bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
-]
-Timings = Annotated[
-    bool, Parameter(name="--timings", negative="", help="Print where the time went.")
-]
-Yes = Annotated[
-    bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging.")
-]
+NoOrchestrator = Annotated[bool, Parameter(help="Run without Prefect.")]
+Timings = Annotated[bool, Parameter(help="Print where the time went.")]
+Yes = Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask before charging.")]
 Sign = Annotated[
     Path | None,
     Parameter(
-        name="--sign",
         help="Sign the bundle with the private Ed25519 key of this PEM file, in place of one that "
-        "the config names.",
+        "the config names."
     ),
 ]
 WorkerCount = Annotated[
     str | None,
     Parameter(
-        name="--workers",
         help="Draw the products in so many processes, or 'auto': as the plan is long; by default "
-        "STATPRESS_WORKERS, or 1.",
+        "STATPRESS_WORKERS, or 1."
     ),
 ]
 Dask = Annotated[
     str | None,
     Parameter(
-        name="--dask",
         help="Draw them on the workers of the Dask scheduler at this address, such as "
-        "tcp://host:8786; by default STATPRESS_DASK.",
+        "tcp://host:8786; by default STATPRESS_DASK."
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
     Parameter(
         name="--set",
-        negative="",
         help="Change a value of the config, such as budget.epsilon=0.5; may be repeated, and "
         "wins over STATPRESS__BUDGET__EPSILON in the environment.",
     ),
@@ -101,8 +87,7 @@ Overrides = Annotated[
 
 
 Period = Annotated[
-    str | None,
-    Parameter(name="--period", help="Of the config's series, such as 2026-10 or 2026-Q3."),
+    str | None, Parameter(help="Of the config's series, such as 2026-10 or 2026-Q3.")
 ]
 
 

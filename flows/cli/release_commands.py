@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ from statpress.flows.cli.options import (
     overrides_of,
     private_key,
 )
+from statpress.mechanisms.errors import ConfirmationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,17 +37,13 @@ if TYPE_CHECKING:
     from statpress.configs.loading import PlannedOrder
     from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
-    from statpress.tasks.release.rehearsal_steps import Rehearsed
+    from statpress.tasks.release.made_up import Rehearsed
     from statpress.tasks.release.run_places import Outcome
 
-
-Seed = Annotated[
-    int | None,
-    Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
-]
+Seed = Annotated[int | None, Parameter(help="Draw from a known seed; never publishable.")]
 
 
-Again = Annotated[bool, Parameter(negative="")]
+Again = bool
 
 
 def demo(
@@ -63,7 +61,7 @@ def demo(
     """
     started = time.perf_counter()
     from statpress.flows.runner import open_context, run_release
-    from statpress.flows.terminal import Progress, confirm
+    from statpress.flows.terminal import Progress
     from statpress.tasks.private_zone.folders import Home
 
     home = Home(directory.absolute() / "home")
@@ -127,8 +125,8 @@ def validate(
 def plan(
     config: Path,
     *,
-    compare: bool = False,
-    html: Annotated[Path | None, Parameter(name="--html")] = None,
+    compare: Annotated[bool, Parameter(negative="--no-compare")] = False,
+    html: Path | None = None,
     period: Period = None,
     set_: Overrides = None,
     home: HomeFolder = None,
@@ -251,7 +249,7 @@ def audit(
     config: Path,
     *,
     runs: Annotated[int, Parameter(validator=Number(gte=100))] = 5000,
-    html: Annotated[Path | None, Parameter(name="--html")] = None,
+    html: Path | None = None,
     set_: Overrides = None,
     insecure_seed: Seed = None,
     json: Json = False,
@@ -428,13 +426,13 @@ _HOW = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
 def rerelease(
     bundle: Path,
     *,
-    reprint: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
-    renew: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
+    reprint: Annotated[bool, Parameter(group=_HOW)] = False,
+    renew: Annotated[bool, Parameter(group=_HOW)] = False,
     revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
     set_: Overrides = None,
     name: str | None = None,
     folder: Path | None = None,
-    plan_only: Annotated[bool, Parameter(negative="")] = False,
+    plan_only: bool = False,
     again: Again = False,
     yes: Yes = False,
     home: HomeFolder = None,
@@ -461,7 +459,7 @@ def rerelease(
     started = time.perf_counter()
     from statpress.configs.order import from_options
     from statpress.flows import rerelease as flow
-    from statpress.flows.terminal import Progress, confirm, show
+    from statpress.flows.terminal import Progress, show
     from statpress.tasks.private_zone.workers import Parallel
 
     parallel = Parallel.of(os.environ, workers, dask)
@@ -505,6 +503,17 @@ def rerelease(
         planned if timings else None,
         {"plan": proposal.facts()},
     )
+
+
+def confirm(what: str, question: str) -> None:
+    """Say what a step costs, and ask.
+
+    Raises:
+        ConfirmationError: The answer is not yes, or nobody is there to give it.
+    """
+    print(what, file=sys.stderr)
+    if not (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")):
+        raise ConfirmationError("Nothing was charged.")
 
 
 def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> Result:

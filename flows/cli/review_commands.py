@@ -15,52 +15,47 @@ from statpress.flows.cli.options import (
     home_of,
     private_key,
 )
+from statpress.flows.facts import waiting_facts
 
 if TYPE_CHECKING:
     from statpress.tasks.private_zone.folders import Home
-
+    from statpress.tasks.release.review import Prepared
 
 Target = Annotated[
     str, Parameter(help="The run, as 'statpress review' lists it, or the folder of its bundle.")
 ]
 Key = Annotated[
-    Path | None,
-    Parameter(name="--key", help="PEM file of your private Ed25519 key, for its owner only."),
+    Path | None, Parameter(help="PEM file of your private Ed25519 key, for its owner only.")
 ]
 By = Annotated[
     str | None,
-    Parameter(
-        name="--by", help="Your name instead of a key, where the ledger allows unsigned decisions."
-    ),
+    Parameter(help="Your name instead of a key, where the ledger allows unsigned decisions."),
 ]
 Statement = Annotated[
     Path | None,
     Parameter(
-        name="--statement",
         help="Decide with a key that is elsewhere: write what it has to sign to this new file; "
-        "with --signature, the file that was signed.",
+        "with --signature, the file that was signed."
     ),
 ]
 Signature = Annotated[
     Path | None,
-    Parameter(
-        name="--signature",
-        help="The signature of the statement, as 'openssl pkeyutl -sign -rawin' writes it.",
-    ),
+    Parameter(help="The signature of the statement, as 'openssl pkeyutl -sign -rawin' writes it."),
 ]
-Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the ledger.")]
+Reason = Annotated[str | None, Parameter(help="Stays in the ledger.")]
 
 
 def review(*, home: HomeFolder = None, json: Json = False) -> Result:
     """List the prepared bundles that wait for a decision or for their publication."""
     from statpress.flows import facts as reports
+    from statpress.flows.cli import review_commands
     from statpress.tasks.release.review import waiting
 
     found = waiting(home_of(home))
     return Result(
         json=json,
         facts=lambda: {"waiting": [reports.waiting_facts(each) for each in found]},
-        report=lambda: reports.waiting_report(found),
+        report=lambda: review_commands.waiting_report(found),
     )
 
 
@@ -83,7 +78,7 @@ def approve(
 def reject(
     target: Target,
     *,
-    reason: Annotated[str, Parameter(name="--reason", help="Stays in the ledger.")],
+    reason: Annotated[str, Parameter(help="Stays in the ledger.")],
     key: Key = None,
     by: By = None,
     statement: Statement = None,
@@ -124,8 +119,7 @@ def upload(
     bundle: Annotated[Path, Parameter(help="The folder of a published bundle.")],
     *,
     config: Annotated[
-        Path | None,
-        Parameter(name="--config", help="Take the targets of this config, not of the bundle's."),
+        Path | None, Parameter(help="Take the targets of this config, not of the bundle's.")
     ] = None,
     home: HomeFolder = None,
     json: Json = False,
@@ -149,24 +143,14 @@ def approvers(
     dataset: Annotated[str, Parameter(help="Name of the account.")],
     *,
     public_key: Annotated[
-        list[Path] | None,
-        Parameter(
-            name="--public-key",
-            negative="",
-            help="PEM file of one who approves; give it for each.",
-        ),
+        list[Path] | None, Parameter(help="PEM file of one who approves; give it for each.")
     ] = None,
     unsigned: Annotated[
         bool,
-        Parameter(
-            name="--unsigned",
-            negative="",
-            help="Let decisions count that nobody signed, as those by a form in Prefect.",
-        ),
+        Parameter(help="Let decisions count that nobody signed, as those by a form in Prefect."),
     ] = False,
     key: Annotated[
-        Path | None,
-        Parameter(name="--key", help="PEM file of the private key of an approver in force."),
+        Path | None, Parameter(help="PEM file of the private key of an approver in force.")
     ] = None,
     reason: Reason = None,
     home: HomeFolder = None,
@@ -209,6 +193,7 @@ def _decide(
 ) -> Result:
     """Record a decision, or write the statement that has to be signed for it."""
     from statpress.flows import facts as reports
+    from statpress.flows.cli import review_commands
     from statpress.mechanisms.errors import SigningKeyError
     from statpress.tasks.release.review import decide, write_statement
 
@@ -227,7 +212,7 @@ def _decide(
         return Result(
             json=json,
             facts=lambda: {"statement": str(statement)},
-            report=lambda: reports.statement_report(statement),
+            report=lambda: review_commands.statement_report(statement),
         )
     signer = private_key(key) if key else None
     entry = decide(
@@ -245,3 +230,30 @@ def _decide(
         facts=lambda: reports.decision_facts(entry),
         report=lambda: reports.decision_report(entry),
     )
+
+
+def statement_report(statement: Path) -> str:
+    """How the officer signs a statement, and how it comes back."""
+    return (
+        f"Wrote {statement}; nothing is decided yet. Where the key is:\n"
+        f"  openssl pkeyutl -sign -rawin -inkey KEY -in {statement.name}"
+        f" -out {statement.name}.signature\n"
+        "Then repeat this command with --signature and that file."
+    )
+
+
+def waiting_report(found: list[Prepared]) -> str:
+    """A few lines for each bundle that waits."""
+    lines = []
+    for facts in map(waiting_facts, found):
+        mark = "" if facts["publishable"] else " NOT PUBLISHABLE"
+        step = "to be decided" if facts["decision"] is None else "approved, to be published"
+        title = facts["title"] or "the bundle is not in this home, or was changed"
+        lines += [
+            f"{facts['run_id']}  {facts['dataset']}  {step}{mark}",
+            f"        {title}",
+            f"        epsilon {facts['epsilon']}, delta {facts['delta']};"
+            f" products {', '.join(facts['products'])}; prepared {facts['prepared']}",
+            f"        in {facts['folder']}, for {facts['place']}",
+        ]
+    return "\n".join(lines or ["Nothing waits."])

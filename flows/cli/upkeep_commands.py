@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def doctor(*, home: HomeFolder = None, json: Json = False) -> Result:
     """Check home, ledger, clock, disk and what waits; ends with 73 if something is wrong."""
     from statpress.mechanisms.errors import CheckupError
-    from statpress.tasks.orchestration.server_checkup import examine_server
+    from statpress.tasks.orchestration.server import examine_server
     from statpress.tasks.upkeep.checkup import examine, needing_attention
 
     findings = [*examine(home_of(home)), *examine_server()]
@@ -43,8 +43,8 @@ def metrics(*, output: Path | None = None, home: HomeFolder = None, json: Json =
         output: Write them to this file instead, for node_exporter's textfile collector; it sees
             the old metrics or the new ones, never a part.
     """
-    from statpress.tasks.upkeep.metrics import metrics as measured
-    from statpress.tasks.upkeep.metrics import write_metrics
+    from statpress.tasks.upkeep.checkup import metrics as measured
+    from statpress.tasks.upkeep.checkup import write_metrics
 
     text = measured(home_of(home))
     if output is not None:

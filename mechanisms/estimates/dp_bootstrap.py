@@ -13,7 +13,7 @@ are in the description. The noise on each replicate widens their percentiles by 
 mean of the replicates suffers from it: that mean has variance V (1 + 1/B) + sigma^2/B about, V the
 variance of the statistic, where the replicates' own is V (n - 1)/n + sigma^2. A normal interval
 around the mean needs only V, estimated by what is left of the replicates' variance. The half-width
-follows from it by the rule of statpress.mechanisms.estimates.interval_widths, which keeps the
+follows from it by the rule of statpress.mechanisms.estimates.resampling_noise, which keeps the
 level for every V from 0 to n D^2/4. **percentile** and **t** are those of the paper; the sampling
 distribution is recovered by deconvolution. All of it is post-processing of the replicates.
 
@@ -56,11 +56,6 @@ from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, Reco
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.estimate import RawEstimates, SamplingDistribution, number
 from statpress.mechanisms.estimates.fieller import Floats, check_level, normal_quantile
-from statpress.mechanisms.estimates.interval_widths import (
-    NoisyVariance,
-    WidthRule,
-    widths_from_description,
-)
 from statpress.mechanisms.estimates.resampled import (
     DeclaredStatistic,
     Interval,
@@ -70,9 +65,12 @@ from statpress.mechanisms.estimates.resampled import (
 from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
     NoiseSearch,
+    NoisyVariance,
+    WidthRule,
     composed,
     gaussian_goal,
     largest_mu_squared,
+    widths_from_description,
 )
 from statpress.mechanisms.estimates.statistics import (
     NamedStatistic,
@@ -297,7 +295,7 @@ class NoisyReplicates:
         return _known(self.n_records, len(self.values), self.sigma, self.sensitivity)
 
     def calibrated_interval(self, level: float, rule: WidthRule) -> Interval:
-        """The mean of the replicates, give or take a half-width of ``interval_widths``.
+        """The mean of the replicates, give or take a half-width of ``resampling_noise``.
 
         Args:
             level: Nominal coverage, between 0 and 1.

@@ -77,12 +77,14 @@ from statpress.mechanisms.estimates.moments import (
 from statpress.mechanisms.estimates.statistics import NamedStatistic, Scale, Terms
 from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
     Progress,
     Randomness,
     equivalent_variance,
     noisy,
+    of_noise,
     scale_for,
 )
 

@@ -101,8 +101,14 @@ from statpress.mechanisms.estimates.moments import (
 )
 from statpress.mechanisms.estimates.statistics import MomentFormula, NamedStatistic, Terms, named
 from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
-from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
+from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
+    Progress,
+    Randomness,
+    StatisticNoise,
+    of_noise,
+)
 
 FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 """Exponents of u and v in the monomials of which functions are taken."""

@@ -55,8 +55,14 @@ from statpress.mechanisms.estimates.moments import MomentsEstimate
 from statpress.mechanisms.estimates.pair_moments import worst_of_quotient
 from statpress.mechanisms.estimates.statistics import NamedStatistic, Scale, Terms
 from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
-from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
+from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
+    Progress,
+    Randomness,
+    StatisticNoise,
+    of_noise,
+)
 
 CORNER = Fraction(70, 99)
 """Weight of indicators: 2 w^2 = 9800/9801, just below 1."""

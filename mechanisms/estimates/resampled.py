@@ -3,7 +3,7 @@
 ``dp_bootstrap`` and ``subsample_split`` release a statistic of declared sensitivity many times, on
 resamples of the records, with noise. They differ in how records are resampled and in what is
 released of all records; what is alike is here: which statistics they take, the budget as points of
-a privacy curve, expected widths by the rule of statpress.mechanisms.estimates.interval_widths, and
+a privacy curve, expected widths by the rule of statpress.mechanisms.estimates.resampling_noise, and
 what descriptions hold of the statistic.
 
 A user-defined statistic is believed in what it declares, so it is first tried on public random
@@ -44,18 +44,16 @@ from statpress.mechanisms.estimates.estimate import (
     estimand_for,
 )
 from statpress.mechanisms.estimates.fieller import Floats
-from statpress.mechanisms.estimates.interval_widths import (
-    NoisyVariance,
-    WidthRule,
-    mean_width,
-    narrowest_width,
-)
 from statpress.mechanisms.estimates.resampling_noise import (
     DELTA_FLOOR,
     Goal,
     NoiseSearch,
+    NoisyVariance,
+    WidthRule,
     gaussian_goal,
     largest_mu_squared,
+    mean_width,
+    narrowest_width,
     promising_mu_squared,
 )
 from statpress.mechanisms.estimates.statistics import (

@@ -8,7 +8,7 @@ covariances are those with n - 1.
 
 **Interval.** The subsamples' statistics have variance S^2 = (1 - p)/p V + t^2 about, V the variance
 of g. So V is estimated by p/(1 - p) (S^2 - t^2), and the half-width of the interval follows from
-S^2 by the rule of statpress.mechanisms.estimates.interval_widths, which keeps the level for every
+S^2 by the rule of statpress.mechanisms.estimates.resampling_noise, which keeps the level for every
 V from 0 to n D^2/4, D = c/n. Its constants are computed at calibration and stand in the
 description.
 
@@ -64,12 +64,6 @@ from statpress.mechanisms.errors import RecordsError
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.estimate import RawEstimates, number
 from statpress.mechanisms.estimates.fieller import Floats, normal_quantile
-from statpress.mechanisms.estimates.interval_widths import (
-    NoisyVariance,
-    WidthRule,
-    chi_square,
-    widths_from_description,
-)
 from statpress.mechanisms.estimates.resampled import (
     DeclaredStatistic,
     Interval,
@@ -79,9 +73,13 @@ from statpress.mechanisms.estimates.resampled import (
 from statpress.mechanisms.estimates.resampling_noise import (
     Goal,
     NoiseSearch,
+    NoisyVariance,
+    WidthRule,
+    chi_square,
     composed,
     gaussian_goal,
     largest_mu_squared,
+    widths_from_description,
 )
 from statpress.mechanisms.estimates.statistics import (
     NamedStatistic,

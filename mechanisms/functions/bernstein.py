@@ -55,8 +55,13 @@ from statpress.mechanisms.mechanism import (
     check_frame,
     in_words,
 )
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
-from statpress.mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
+    Progress,
+    Randomness,
+    of_noise,
+)
 
 LARGEST_ERROR = "largest_error"
 """What decides between kinds of noise for a function."""

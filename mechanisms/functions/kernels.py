@@ -299,12 +299,6 @@ def _blocks(rows: Floats, size: int = 512) -> Iterator[Floats]:
         yield rows[start : start + size]
 
 
-def bumps(one: Floats, two: Floats, width: float) -> Floats:
-    """Values of the kernel around some points at others: float64[m, k]."""
-    t = (one[:, None] - two) / width
-    return np.asarray(np.exp(-t * t / 2))
-
-
 _MOST_CELLS = 400  # of an axis, of which all pairs are compared
 _MOST_TRIPLES = 300_000_000  # of pairs on the hulls of three variables
 

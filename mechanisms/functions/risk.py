@@ -87,7 +87,7 @@ import numpy as np
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError, InternalError
-from statpress.mechanisms.functions.kernels import bumps, lattice_sum
+from statpress.mechanisms.functions.kernels import lattice_sum
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
 from statpress.mechanisms.functions.learner import (
     Axis,
@@ -465,6 +465,12 @@ def operator_error(width: float, d: int, degree: int, order: int, worst: bool) -
         error += sign * _power(bumps(centre, places, width)[0], d)
         error -= sign * _power(bumps(centre, points, width)[0] @ basis, d)
     return float(np.abs(error).max()) / 2
+
+
+def bumps(one: Floats, two: Floats, width: float) -> Floats:
+    """Values of the kernel around some points at others: float64[m, k]."""
+    t = (one[:, None] - two) / width
+    return np.asarray(np.exp(-t * t / 2))
 
 
 _BOUNDARIES, _STEEPNESS = (0.2, 0.5), 20.0

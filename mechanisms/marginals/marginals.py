@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from statpress.mechanisms.marginals.copies import Copies
     from statpress.mechanisms.marginals.denoising import Model
     from statpress.mechanisms.marginals.prior import Prior
-    from statpress.mechanisms.sampling.evidence import Evidence
+    from statpress.mechanisms.sampling.randomness import Evidence
 
 ALL_PAIRS = "all pairs"
 """How a description names the workload of all pairs, alike."""

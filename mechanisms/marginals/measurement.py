@@ -102,7 +102,7 @@ from statpress.mechanisms.sampling.randomness import (
 )
 
 if TYPE_CHECKING:
-    from statpress.mechanisms.sampling.evidence import Evidence
+    from statpress.mechanisms.sampling.randomness import Evidence
 
 _POINTS, _ROUNDS, _GRID = 80, 60, 240
 
@@ -344,7 +344,7 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
     The log-ratios of the steps add up, each given the results of those before, from which the
     references of scores and the amounts of later steps follow.
     """
-    from statpress.mechanisms.sampling.evidence import of_noise  # which releases do without
+    from statpress.mechanisms.sampling.randomness import of_noise
 
     exact: dict[Group, list[NDArray[np.int64]]] = {}
 

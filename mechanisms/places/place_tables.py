@@ -72,7 +72,7 @@ from statpress.mechanisms.sampling.randomness import (
 from statpress.mechanisms.tables.count_tables import TABLE
 
 if TYPE_CHECKING:
-    from statpress.mechanisms.sampling.evidence import Evidence
+    from statpress.mechanisms.sampling.randomness import Evidence
 
 MOST_CELLS = 50_000_000
 """Of the tables that are worked on at once: 400 MB of noisy counts."""
@@ -564,7 +564,7 @@ class PlaceTables:
 
     def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
         """For audits: by everything that is measured."""
-        from statpress.mechanisms.sampling.evidence import NoNoise, of_noise  # only for audits
+        from statpress.mechanisms.sampling.randomness import NoNoise, of_noise
 
         exact = [self.release(each, NoNoise()) for each in (one, other)]
         ratios = []

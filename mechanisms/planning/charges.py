@@ -30,22 +30,6 @@ def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
     return functools.reduce(EXACT.add, amounts, Decimal(0))
 
 
-def concentrated(
-    loss: PrivacyLoss, epsilon: Decimal, delta: Decimal, rho_delta: Decimal
-) -> tuple[Decimal, Decimal, str]:
-    """A rho that is proven, the delta up to which it is, and the rule by which, if it is by one.
-
-    The delta is ``rho_delta`` at most, or ``delta``.
-    A loss without a finite rho is (epsilon, delta)-DP all the same: but for delta it is no
-    more than that of a randomised response of epsilon (Kairouz, Oh and Viswanath 2015), whose
-    rho it has delta-approximately (Bun and Steinke 2016, section 8).
-    """
-    found = loss.approximate_rho(double_below(rho_delta))
-    if math.isfinite(found.rho.upper):
-        return charged(found.rho.upper), min(charged(found.delta), rho_delta), found.rule
-    return charged(PureLoss(Fraction(epsilon)).rho.upper), delta, ""
-
-
 def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
     """The privacy loss of a mechanism as a charge describes it.
 

@@ -35,21 +35,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
-from statpress.mechanisms.mechanism import (
-    ExpectedError,
-    Kind,
-    Mechanism,
-    Target,
-    check_adjacency,
-)
+from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target
 from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
 from statpress.mechanisms.registry import mechanism_named, serving
+
+if TYPE_CHECKING:
+    pass
 
 _LARGEST_MU = 64.0
 
@@ -289,6 +287,23 @@ def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechan
     return mechanism.calibrate(knobs, target)
 
 
+def check_adjacency(mechanism: type[Mechanism], target: Target) -> None:
+    """Refuse a mechanism whose loss is not proven for the neighbouring relation.
+
+    Raises:
+        ConfigError: It is not among its ``adjacencies``.
+    """
+    if target.adjacency in getattr(mechanism, "adjacencies", (Adjacency.REPLACE_ONE,)):
+        return
+    raise ConfigError(
+        f"The mechanism '{mechanism.name}' serves only {Adjacency.REPLACE_ONE}: it needs the exact "
+        "number of records, which is private here.",
+        next_step="Under add_remove use 'marginals' for microdata and 'gaussian' or 'laplace' for "
+        "tables, 'joint_moments' for means, proportions, sums and counts, and ask a bundle of "
+        "'marginals' for other figures with 'statpress query'.",
+    )
+
+
 @functools.lru_cache(maxsize=256)
 def _calibrated_once(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
     return mechanism.calibrate(knobs, target)
@@ -515,64 +530,6 @@ def choose(
     return Choice(mechanism=found[0].mechanism.name, minimise=minimise, candidates=tuple(found))
 
 
-def choose_open(
-    requests: Sequence[ProductRequest],
-    asked: Sequence[Target],
-    pure: Sequence[Target | None],
-    *,
-    briefly: bool = False,
-) -> list[Choice | None]:
-    """The choices where requests leave the mechanism open, else None.
-
-    A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
-    taken at that target if the product is alone, and among several products if all can do
-    without delta and none is worse for it.
-    """
-    alone = pure if len(asked) == 1 else [None] * len(asked)
-    found = [_choose(*entry, briefly) for entry in zip(requests, asked, alone, strict=True)]
-    if len(asked) > 1 and None not in pure:
-        found = _without_delta(requests, pure, found, briefly)
-    return found
-
-
-def _choose(
-    request: ProductRequest, target: Target | None, pure: Target | None, briefly: bool
-) -> Choice | None:
-    if request.mechanism != AUTO or target is None:
-        return None
-    try:
-        return choose(request.kind, request.knobs, target, pure, briefly=briefly)
-    except (ConfigError, InfeasibleBudgetError) as error:
-        error.where = request.name
-        raise
-
-
-def _without_delta(
-    requests: Sequence[ProductRequest],
-    pure: Sequence[Target | None],
-    found: list[Choice | None],
-    briefly: bool,
-) -> list[Choice | None]:
-    """The choices if no product may need delta, where all can do so and none is worse for it.
-
-    The first product that cannot, or is, ends the search: mostly that is the first of all.
-    """
-    named = (each.mechanism for each in requests if each.mechanism != AUTO)
-    if not all(mechanism_named(name).pure for name in named):
-        return found
-    second: list[Choice | None] = []
-    for request, target, one in zip(requests, pure, found, strict=True):
-        try:
-            two = _choose(request, target, None, briefly)
-        except InfeasibleBudgetError:
-            return found
-        worse = one is not None and two is not None and two.least > one.least
-        if worse or (two is not None and not mechanism_named(two.mechanism).pure):
-            return found
-        second.append(two)
-    return second
-
-
 def _candidate(
     kind: Kind,
     label: str,
@@ -595,10 +552,6 @@ def _candidate(
 
 
 def _check_needs(mechanism: type[Mechanism], target: Target) -> None:
-    """Refuse a product whose joint table is needed and has too many cells.
-
-    Raises:
-        DomainTooLargeError: More than 2**63 - 1 cells.
-    """
+    """Refuse a product whose joint table is needed and has too many cells."""
     if mechanism.needs == "joint" and target.domain is not None:
         target.domain.check_joint()

@@ -17,24 +17,20 @@ All figures are public, and verdicts rules of thumb: no guarantee depends on the
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Generic, Literal, TypeVar
 
 from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose
-from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy
-from statpress.mechanisms.mechanism import (
-    MOST_NOISE,
-    TYPICAL_ASSOCIATION,
-    Kind,
-    Mechanism,
-    Target,
-)
-from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
+from statpress.mechanisms.mechanism import MOST_NOISE, TYPICAL_ASSOCIATION, Kind, Mechanism, Target
+from statpress.mechanisms.planning.charges import charged, exact_sum
 from statpress.mechanisms.planning.choice import Budget, Choice, ProductRequest
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 
@@ -45,6 +41,22 @@ M = TypeVar("M", bound=Mechanism, covariant=True)
 def _epsilon_alone(loss: PrivacyLoss, delta: Decimal) -> Bounds:
     """Epsilon of a loss by itself, found once for all products of one loss and share."""
     return tabulated(loss).epsilon(double_below(delta))
+
+
+def concentrated(
+    loss: PrivacyLoss, epsilon: Decimal, delta: Decimal, rho_delta: Decimal
+) -> tuple[Decimal, Decimal, str]:
+    """A rho that is proven, the delta up to which it is, and the rule by which, if it is by one.
+
+    The delta is ``rho_delta`` at most, or ``delta``.
+    A loss without a finite rho is (epsilon, delta)-DP all the same: but for delta it is no
+    more than that of a randomised response of epsilon (Kairouz, Oh and Viswanath 2015), whose
+    rho it has delta-approximately (Bun and Steinke 2016, section 8).
+    """
+    found = loss.approximate_rho(double_below(rho_delta))
+    if math.isfinite(found.rho.upper):
+        return charged(found.rho.upper), min(charged(found.delta), rho_delta), found.rule
+    return charged(PureLoss(Fraction(epsilon)).rho.upper), delta, ""
 
 
 _rho_alone = functools.lru_cache(maxsize=1024)(concentrated)

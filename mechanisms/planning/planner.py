@@ -34,12 +34,13 @@ from statpress.mechanisms.errors import (
 from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.planning.charges import charged, exact_sum
 from statpress.mechanisms.planning.choice import (
+    AUTO,
     Budget,
     Choice,
     Part,
     ProductRequest,
     calibrated,
-    choose_open,
+    choose,
     gaussian_mu,
     losses_of,
     meet_budget,
@@ -193,6 +194,64 @@ def _met(
     )
 
 
+def choose_open(
+    requests: Sequence[ProductRequest],
+    asked: Sequence[Target],
+    pure: Sequence[Target | None],
+    *,
+    briefly: bool = False,
+) -> list[Choice | None]:
+    """The choices where requests leave the mechanism open, else None.
+
+    A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
+    taken at that target if the product is alone, and among several products if all can do
+    without delta and none is worse for it.
+    """
+    alone = pure if len(asked) == 1 else [None] * len(asked)
+    found = [_choose(*entry, briefly) for entry in zip(requests, asked, alone, strict=True)]
+    if len(asked) > 1 and None not in pure:
+        found = _without_delta(requests, pure, found, briefly)
+    return found
+
+
+def _choose(
+    request: ProductRequest, target: Target | None, pure: Target | None, briefly: bool
+) -> Choice | None:
+    if request.mechanism != AUTO or target is None:
+        return None
+    try:
+        return choose(request.kind, request.knobs, target, pure, briefly=briefly)
+    except (ConfigError, InfeasibleBudgetError) as error:
+        error.where = request.name
+        raise
+
+
+def _without_delta(
+    requests: Sequence[ProductRequest],
+    pure: Sequence[Target | None],
+    found: list[Choice | None],
+    briefly: bool,
+) -> list[Choice | None]:
+    """The choices if no product may need delta, where all can do so and none is worse for it.
+
+    The first product that cannot, or is, ends the search: mostly that is the first of all.
+    """
+    named = (each.mechanism for each in requests if each.mechanism != AUTO)
+    if not all(mechanism_named(name).pure for name in named):
+        return found
+    second: list[Choice | None] = []
+    for request, target, one in zip(requests, pure, found, strict=True):
+        try:
+            two = _choose(request, target, None, briefly)
+        except InfeasibleBudgetError:
+            return found
+        worse = one is not None and two is not None and two.least > one.least
+        if worse or (two is not None and not mechanism_named(two.mechanism).pure):
+            return found
+        second.append(two)
+    return second
+
+
 def _divided(
     requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget, briefly: bool
 ) -> tuple[_Met, Division | None]:
@@ -273,11 +332,6 @@ def _joint_domains(
     Products join, in their order, the first table that counts what they count and has room for
     their columns, as long as it is small or can have no more occupied cells than two tables apart:
     of many columns nearly every record has a cell of its own.
-
-    Args:
-        domain: All columns.
-        products: Those that need a joint table, and others.
-        n_records: Public number of records.
     """
 
     def together(names: set[str], own: Iterable[str]) -> bool:

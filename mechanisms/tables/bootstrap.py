@@ -52,7 +52,7 @@ from statpress.mechanisms.postprocessing.covariance import (
     DebiasedTable,
     MultinomialErrors,
 )
-from statpress.mechanisms.sampling.evidence import Evidence
+from statpress.mechanisms.sampling.randomness import Evidence
 from statpress.mechanisms.sampling.record_sampler import draw_counts
 from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import DrawnRecords

@@ -75,8 +75,13 @@ from statpress.mechanisms.postprocessing.covariance import (
     EstimatedTotal,
     IndependentErrors,
 )
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
-from statpress.mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
+    Progress,
+    Randomness,
+    of_noise,
+)
 from statpress.mechanisms.tables.band_limits import DiscreteNoise
 from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import TableMechanism

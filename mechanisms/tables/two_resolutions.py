@@ -72,8 +72,14 @@ from statpress.mechanisms.mechanism import (
 )
 from statpress.mechanisms.postprocessing.consistency import Floats, project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance, DebiasedTable, OtherErrors
-from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
-from statpress.mechanisms.sampling.randomness import Progress, Randomness, SimulatedRandomness
+from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
+    Progress,
+    Randomness,
+    SimulatedRandomness,
+    of_noise,
+)
 from statpress.mechanisms.tables.band_limits import DiscreteNoise, Strays, added, bridge_tail
 from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism

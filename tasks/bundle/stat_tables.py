@@ -324,11 +324,7 @@ class _Writer:
         self.sink.seek(0, 2)
 
     def _check(self, table: pa.Table, names: Sequence[str]) -> None:
-        """Refuse what would be lost: a config is refused for it before anything is charged.
-
-        Raises:
-            ConfigError: Two columns would have one name, or a text would not come back.
-        """
+        """Refuse what would be lost: a config is refused for it before anything is charged."""
         import pyarrow as pa
 
         lost = ""

@@ -26,9 +26,14 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.file_formats import format_named
 from statpress.tasks.pages.rendering import markdown
-from statpress.tasks.products.described_columns import column_field, column_from
 from statpress.tasks.products.product_kind import kind_of
-from statpress.tasks.products.publication import Field, codebook, fields_with_words
+from statpress.tasks.products.publication import (
+    Field,
+    codebook,
+    column_field,
+    column_from,
+    fields_with_words,
+)
 
 if TYPE_CHECKING:
     from statpress.configs.about import AboutConfig

@@ -34,7 +34,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.places.place_tables import PlaceTables
 from statpress.tasks.bundle.file_formats import read_batches, schema_of, written_file
 from statpress.tasks.catalogues.linked_data import Publication
-from statpress.tasks.products.described_columns import LISTED_CELLS, column_from
+from statpress.tasks.products.publication import LISTED_CELLS, column_from
 
 if TYPE_CHECKING:
     import pyarrow as pa

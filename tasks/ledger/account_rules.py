@@ -1,14 +1,23 @@
-"""The rules of entries that open an account or change its terms.
+"""What a rule of the ledger is, and those of entries that open an account or change its terms.
 
 An account is opened once, and its limit, policy, design, sources and approvers may change. Once
 approvers sign its terms, one of them signs every change. ``tasks.ledger.rules`` has the rules of
 runs, and the table of all.
+
+**What an account is about** is said by patterns of sources. A source has a name: the absolute path
+of a file with its links resolved, the URL of objects in a store, ``postgres:schema.table`` or
+``spark:table``. A path may be a pattern itself, as configs name several files. In patterns ``*``,
+``?`` and ``[]`` stand for characters, ``*`` for slashes too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+import os
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal
 
 from statpress.mechanisms.accounting.panel_design import Design, Panel
 from statpress.mechanisms.errors import (
@@ -18,9 +27,8 @@ from statpress.mechanisms.errors import (
     LedgerError,
     PolicyMismatchError,
 )
-from statpress.tasks.ledger.accounts import Account, State, limit_of, measures_of
-from statpress.tasks.ledger.entries import Body, Entry, statement_signed
-from statpress.tasks.ledger.source_patterns import is_about, overlap
+from statpress.tasks.ledger.accounts import Account, Balance, State, limit_of, measures_of
+from statpress.tasks.ledger.entries import Body, Entry, check_field, statement_signed
 
 OF_DATASET = frozenset({"dataset", "created"})
 """Fields of every entry about a dataset."""
@@ -351,3 +359,145 @@ def reopen_account(draft: State, entry: Entry) -> None:
     """The effect of a reopening: refusals and looks are counted from here."""
     dataset = entry.body["dataset"]
     draft.change_account(dataset, reopenings=(*draft.account_of(dataset).reopenings, entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Fields, condition and effect of one kind of entry.
+
+    Attributes:
+        fields: The fields of its body, or what computes them from a body that may lack some.
+        condition: Raises unless a body with these fields may follow the entries so far.
+        effect: Changes a draft of the state.
+        balance: For kinds that move the account's balance, the balance after the entry,
+            which the entry states in additional fields (``BALANCE_FIELDS``).
+        repeats: For kinds of which a run that has one may ask again: whether the body
+            repeats that entry; raises if it contradicts it.
+        lasting: Whether later acts on the account depend on every entry of this kind, or on the
+            last one alone, as with ``balance``.
+    """
+
+    fields: frozenset[str] | Callable[[Body], frozenset[str]]
+    condition: Callable[[State, Body], None]
+    effect: Callable[[State, Entry], None]
+    _: KW_ONLY
+    balance: Callable[[State, Body], Balance] | None = None
+    repeats: Callable[[State, Entry, Body], bool] | None = None
+    lasting: Literal["", "last", "every"] = ""
+
+    def check(self, state: State, body: Body) -> None:
+        """Raise unless the body, without its balance, may follow the entries so far."""
+        check_fields(body, self.fields(body) if callable(self.fields) else self.fields)
+        self.condition(state, body)
+
+    def record(self, draft: State, entry: Entry) -> None:
+        """Write the entry, which was checked, into a draft of the state."""
+        balance = self.balance(draft, entry.body) if self.balance else None
+        self.effect(draft, entry)
+        if balance is not None:
+            sums = {"spent": balance.spent, "by_period": balance.by_period}
+            draft.change_account(entry.body["dataset"], **sums)
+
+
+def check_fields(body: Body, names: frozenset[str]) -> None:
+    """Raise unless the body has exactly these fields, each of a usable form."""
+    if body.keys() != names:
+        odd = ", ".join(sorted(body.keys() ^ names))
+        raise LedgerError(
+            f"Fields missing or not known: {odd}.",
+            where="ledger entry",
+            next_step="Give exactly the fields of this kind of entry.",
+        )
+    for name in sorted(names):
+        check_field(name, body[name])
+
+
+ACCOUNT_RULES: dict[str, Rule] = {
+    "register": Rule(registration_fields, check_register, open_account, lasting="every"),
+    "amend-policy": Rule(amendment_fields, check_amend, amend_account, lasting="every"),
+    "set-approvers": Rule(
+        approvers_fields, check_set_approvers, replace_approvers, lasting="every"
+    ),
+    "reopen": Rule(reopening_fields, check_reopen, reopen_account, lasting="every"),
+    "bind": Rule(binding_fields, check_bind, bind_account, lasting="last"),
+}
+
+
+_WILD = re.compile(r"[*?\[{]")  # braces are wildcards to Spark
+_TABLE = re.compile(r"(postgres|spark):[^/]+")
+_STORES = {"s3a": "s3", "s3n": "s3"}
+
+
+def literal_of(pattern: str) -> str:
+    """The part before the first wildcard."""
+    return _WILD.split(pattern, maxsplit=1)[0]
+
+
+def of_table(engine: str, table: str) -> str:
+    """The name of a server's table; Spark knows no case, and names its own database or not."""
+    if engine == "spark":
+        table = table.casefold().removeprefix("spark_catalog.").removeprefix("default.")
+    return f"{engine}:{table}"
+
+
+def of_path(path: str, folder: str = "") -> str:
+    """The name of a path, pattern or URL: absolute, links resolved as far as names are known."""
+    scheme, _, rest = path.partition("://")
+    if rest and scheme != "file":
+        return f"{_STORES.get(scheme, scheme)}://{rest}"
+    absolute = os.path.join(os.path.abspath(folder or os.curdir), rest or path)
+    known = literal_of(absolute)
+    if known == absolute or os.path.lexists(absolute):
+        return os.path.realpath(absolute)
+    directory = os.path.dirname(known)
+    return os.path.realpath(directory).rstrip("/") + absolute[len(directory.rstrip("/")) :]
+
+
+def named(given: str) -> str:
+    """The name of what a person gives: of a table if it has that form, else of a path."""
+    if _TABLE.fullmatch(given):
+        return of_table(*given.split(":", maxsplit=1))
+    return of_path(given)
+
+
+def is_about(source: str, patterns: Iterable[str]) -> bool:
+    """Whether every file that a source can stand for lies in one of the patterns.
+
+    A source that is a pattern itself has to be one of them, or to begin as one that ends with its
+    only wildcard, ``*``; and nothing in it may lead upwards.
+    """
+    if ".." in source.split("/"):
+        return False
+    if not _WILD.search(source):
+        return any(fnmatchcase(source, pattern) for pattern in patterns)
+    return any(
+        source == pattern
+        or (f"{literal_of(pattern)}*" == pattern and literal_of(source).startswith(pattern[:-1]))
+        for pattern in patterns
+    )
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some source may lie in both patterns; where that is not known, it may.
+
+    A folder is a table, so that what lies in it is the same source.
+    """
+    if any(_inside(*pair) for pair in ((one, other), (other, one))):
+        return True
+    if "{" in one + other:
+        return literal_of(one).startswith(literal_of(other)) or literal_of(other).startswith(
+            literal_of(one)
+        )
+    if not _WILD.search(one):
+        return fnmatchcase(one, other)
+    if not _WILD.search(other):
+        return fnmatchcase(other, one)
+    begins = sorted((literal_of(one), literal_of(other)), key=len)
+    ends = sorted((_WILD.split(each)[-1] for each in (one, other)), key=len)
+    if any("]" in end for end in ends):
+        ends = ["", ""]
+    return begins[1].startswith(begins[0]) and ends[1].endswith(ends[0])
+
+
+def _inside(folder: str, other: str) -> bool:
+    return not _WILD.search(folder) and literal_of(other).startswith(folder.rstrip("/") + "/")

@@ -423,13 +423,7 @@ class Account:
         return self.remaining_for(self.next_period)
 
     def lasts(self, loss: Loss, first: str, periods: int) -> int:
-        """How many periods, one after the other, may each be charged a loss.
-
-        Args:
-            loss: Of each, in every measure.
-            first: The first of them.
-            periods: So many are looked at.
-        """
+        """How many periods, one after the other, may each be charged a loss."""
         account, asked, period = self, loss.within(self.limit.amounts), SeriesPeriod.read(first)
         for number in range(periods):
             if not account.remaining_for(str(period)).covers(asked):
@@ -532,3 +526,42 @@ def drawn_before(run_id: str) -> LedgerError:
         next_step="If the ledger says otherwise it was cut back: stop releasing, and run"
         " 'statpress ledger verify --head' with a head kept elsewhere. Else start a new run.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What an entry moves a balance by, and to.
+
+    Attributes:
+        account: Before the entry.
+        loss: What is charged; below 0 where it is given back.
+        period: Of the charge; None if it names none, which counts for everybody.
+    """
+
+    account: Account
+    loss: Loss
+    period: str | None = None
+
+    @property
+    def spent(self) -> Loss:
+        """Of the account after the entry."""
+        return self.account.spent + self.loss
+
+    @property
+    def by_period(self) -> PeriodSums:
+        """Of the account after the entry."""
+        sums = self.account.by_period
+        return sums if self.period is None else sums.plus(self.period, self.loss)
+
+    @property
+    def stated(self) -> Body:
+        """What the entry states of it."""
+        if not self.account.has_design:
+            return {"spent": self.spent.texts()}
+        # Every set that has the period, or every set, has this loss more.
+        by_one = self.account.spent_by_one(self.period) + self.loss
+        return {
+            "spent": self.spent.texts(),
+            "design": self.account.design,
+            "spent_by_one": by_one.texts(),
+        }

@@ -476,7 +476,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Args:
             dataset: Name of the account.
-            sources: Their patterns (``tasks.ledger.source_patterns``), which replace those before.
+            sources: Their patterns (``tasks.ledger.account_rules``), which replace those before.
             also_in: Accounts that are about some of them too.
             reason: Needed if there are such accounts, or other sources before.
             key: Of an approver in force, where there are any.
@@ -696,11 +696,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         key: Ed25519PrivateKey | None = None,
     ) -> Entry:
         """Count a dataset's refusals and looks anew, for a reason or by an approver.
-
-        Args:
-            dataset: Name of the account.
-            reason: Why the runs were refused; needed without a key.
-            key: Of an approver in force.
 
         Raises:
             ApprovalError: The key is not that of an approver in force.

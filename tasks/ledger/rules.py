@@ -28,9 +28,8 @@ memory, goes on to count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from statpress.mechanisms.errors import (
     ApprovalError,
@@ -41,33 +40,21 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.account_rules import (
+    ACCOUNT_RULES,
     BY_KEY,
     OF_DATASET,
     TERMS,
-    amend_account,
-    amendment_fields,
-    approvers_fields,
-    bind_account,
-    binding_fields,
+    Rule,
     check_about,
-    check_amend,
-    check_bind,
-    check_register,
-    check_reopen,
-    check_set_approvers,
+    check_fields,
     check_signature,
     check_signer,
-    open_account,
-    registration_fields,
-    reopen_account,
-    reopening_fields,
-    replace_approvers,
     signed_fields,
 )
 from statpress.tasks.ledger.accounts import (
     Account,
+    Balance,
     Charge,
-    PeriodSums,
     State,
     Status,
     gates_of,
@@ -79,7 +66,6 @@ from statpress.tasks.ledger.entries import (
     Entry,
     Loss,
     canonical_json,
-    check_field,
     checkpoint_statement,
     statement_signed,
 )
@@ -199,7 +185,7 @@ def check_decider(state: State, body: Body) -> None:
 
 def check_decision(body: Body) -> None:
     """Raise unless a decision is whole by itself: its fields, its reason, its signature."""
-    _check_fields(body, decision_fields(body))
+    check_fields(body, decision_fields(body))
     if body["decision"] == "reject" and body["reason"] is None:
         raise refusal(body, "A rejection needs its reason.", "Give --reason.")
     if "by" not in body:
@@ -454,45 +440,6 @@ def check_period(account: Account, period: str | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """What an entry moves a balance by, and to.
-
-    Attributes:
-        account: Before the entry.
-        loss: What is charged; below 0 where it is given back.
-        period: Of the charge; None if it names none, which counts for everybody.
-    """
-
-    account: Account
-    loss: Loss
-    period: str | None = None
-
-    @property
-    def spent(self) -> Loss:
-        """Of the account after the entry."""
-        return self.account.spent + self.loss
-
-    @property
-    def by_period(self) -> PeriodSums:
-        """Of the account after the entry."""
-        sums = self.account.by_period
-        return sums if self.period is None else sums.plus(self.period, self.loss)
-
-    @property
-    def stated(self) -> Body:
-        """What the entry states of it."""
-        if not self.account.has_design:
-            return {"spent": self.spent.texts()}
-        # Every set that has the period, or every set, has this loss more.
-        by_one = self.account.spent_by_one(self.period) + self.loss
-        return {
-            "spent": self.spent.texts(),
-            "design": self.account.design,
-            "spent_by_one": by_one.texts(),
-        }
-
-
 def balance_of_charge(state: State, body: Body) -> Balance:
     """What the account has spent after the charge."""
     return Balance(state.account_of(body["dataset"]), Loss.of(body), body.get("period"))
@@ -614,57 +561,6 @@ def _text(body: Mapping[str, object], name: str) -> str:
     return canonical_json([body[name]] if name in body else [])
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Fields, condition and effect of one kind of entry.
-
-    Attributes:
-        fields: The fields of its body, or what computes them from a body that may lack some.
-        condition: Raises unless a body with these fields may follow the entries so far.
-        effect: Changes a draft of the state.
-        balance: For kinds that move the account's balance, the balance after the entry,
-            which the entry states in additional fields (``BALANCE_FIELDS``).
-        repeats: For kinds of which a run that has one may ask again: whether the body
-            repeats that entry; raises if it contradicts it.
-        lasting: Whether later acts on the account depend on every entry of this kind, or on the
-            last one alone, as with ``balance``.
-    """
-
-    fields: frozenset[str] | Callable[[Body], frozenset[str]]
-    condition: Callable[[State, Body], None]
-    effect: Callable[[State, Entry], None]
-    _: KW_ONLY
-    balance: Callable[[State, Body], Balance] | None = None
-    repeats: Callable[[State, Entry, Body], bool] | None = None
-    lasting: Literal["", "last", "every"] = ""
-
-    def check(self, state: State, body: Body) -> None:
-        """Raise unless the body, without its balance, may follow the entries so far."""
-        _check_fields(body, self.fields(body) if callable(self.fields) else self.fields)
-        self.condition(state, body)
-
-    def record(self, draft: State, entry: Entry) -> None:
-        """Write the entry, which was checked, into a draft of the state."""
-        balance = self.balance(draft, entry.body) if self.balance else None
-        self.effect(draft, entry)
-        if balance is not None:
-            sums = {"spent": balance.spent, "by_period": balance.by_period}
-            draft.change_account(entry.body["dataset"], **sums)
-
-
-def _check_fields(body: Body, names: frozenset[str]) -> None:
-    """Raise unless the body has exactly these fields, each of a usable form."""
-    if body.keys() != names:
-        odd = ", ".join(sorted(body.keys() ^ names))
-        raise LedgerError(
-            f"Fields missing or not known: {odd}.",
-            where="ledger entry",
-            next_step="Give exactly the fields of this kind of entry.",
-        )
-    for name in sorted(names):
-        check_field(name, body[name])
-
-
 def check_checkpoint(state: State, body: Body) -> None:
     """Raise unless the signature is the key's, over the head at this place."""
     statement = checkpoint_statement(state.next_sequence, state.head)
@@ -680,24 +576,7 @@ def no_effect(draft: State, entry: Entry) -> None:
 
 _SEALED = OF_RUN | {"bundle", "manifest_sha256"}
 RULES: dict[str, Rule] = {
-    "register": Rule(
-        registration_fields,
-        check_register,
-        open_account,
-        lasting="every",
-    ),
-    "amend-policy": Rule(
-        amendment_fields,
-        check_amend,
-        amend_account,
-        lasting="every",
-    ),
-    "set-approvers": Rule(
-        approvers_fields,
-        check_set_approvers,
-        replace_approvers,
-        lasting="every",
-    ),
+    **ACCOUNT_RULES,
     "charge": Rule(
         fields_of_charge,
         check_charge,
@@ -730,13 +609,6 @@ RULES: dict[str, Rule] = {
         repeats=same_body,
         lasting="every",
     ),
-    "reopen": Rule(
-        reopening_fields,
-        check_reopen,
-        reopen_account,
-        lasting="every",
-    ),
-    "bind": Rule(binding_fields, check_bind, bind_account, lasting="last"),
     "look": Rule(
         look_fields,
         check_look,

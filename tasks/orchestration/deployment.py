@@ -168,11 +168,7 @@ class _File:
 
 
 def _on_server(where: str, ask: Callable[[], T]) -> T:
-    """What the server answers.
-
-    Raises:
-        DeploymentError: It does not answer, or refuses.
-    """
+    """What the server answers."""
     import httpx
 
     try:

@@ -162,11 +162,7 @@ class DaskWorkers:
             untyped.wait(futures, timeout=_PATIENCE_SECONDS, return_when="FIRST_COMPLETED")
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """What the cluster answers.
-
-        Raises:
-            WorkerError: It does not.
-        """
+        """What the cluster answers."""
         try:
             return ask()
         except Exception as error:

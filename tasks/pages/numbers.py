@@ -96,15 +96,6 @@ def interval(lower: float | None, upper: float | None, *, whole: bool = False) -
     return f"{write(low)} to {write(high)}"
 
 
-def give_or_take(value: float | None) -> str:
-    """Half the width of an interval.
-
-    >>> give_or_take(54.3)
-    '± 54.3'
-    """
-    return "" if value is None or not math.isfinite(value) else f"± {measured(value, 3)}"
-
-
 def plain(value: float) -> str:
     """A declared value as whoever declared it would write it.
 

@@ -40,8 +40,7 @@ from statpress.tasks.pages.blocks import (
     code,
     marked,
 )
-from statpress.tasks.pages.charts import svg
-from statpress.tasks.pages.trends import figures, panels
+from statpress.tasks.pages.charts import figures, panels, svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment

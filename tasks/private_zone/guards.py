@@ -365,11 +365,7 @@ class CuratorLog:
 
 @contextlib.contextmanager
 def keeping_log(folder: Path) -> Iterator[None]:
-    """Move the log of what failed out of a folder that goes; only where nothing is private.
-
-    Args:
-        folder: Of curator logs, of one run.
-    """
+    """Move the log of what failed out of a folder that goes; only where nothing is private."""
     try:
         yield
     except (InternalError, QualityGateError) as error:

@@ -20,9 +20,8 @@ from statpress.tasks.bundle.file_formats import read_batches, written_file
 from statpress.tasks.bundle.rows import cell_rows, read_figures
 from statpress.tasks.pages.blocks import Block, Chart, Gallery, Grid, Intervals, Prose
 from statpress.tasks.pages.numbers import interval, measured, share
-from statpress.tasks.products.described_columns import column_field, column_from
 from statpress.tasks.products.distributions import cell_names
-from statpress.tasks.products.publication import DataTable, described
+from statpress.tasks.products.publication import DataTable, column_field, column_from, described
 from statpress.tasks.products.published_counts import PublishedProduct, n_records_of
 
 _ROWS = 20

@@ -47,23 +47,25 @@ from statpress.tasks.products.band_files import (
     band_note,
     band_tables,
 )
-from statpress.tasks.products.described_columns import (
-    column_field,
-    not_in_it,
-    unlisted_in_words,
-)
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,
+    CONFIDENCE,
     LARGEST,
+    MOST_CELLS,
+    MOST_PAIR_CELLS,
+    REACH,
     WHISKERS,
     Distribution,
+    Reading,
+    TrackedFigure,
     bars,
     cell_names,
     distribution_chart,
     joint_chart,
     matrix_chart,
     reach_95,
+    tracked_shares,
     typical_figure,
 )
 from statpress.tasks.products.product_kind import (
@@ -73,7 +75,13 @@ from statpress.tasks.products.product_kind import (
     WorkingMemory,
     of_cells,
 )
-from statpress.tasks.products.publication import DataTable, Publication
+from statpress.tasks.products.publication import (
+    DataTable,
+    Publication,
+    column_field,
+    not_in_it,
+    unlisted_in_words,
+)
 from statpress.tasks.products.published_counts import (
     ESTIMATES,
     EstimatedTable,
@@ -88,15 +96,6 @@ from statpress.tasks.products.published_counts import (
     read_raw,
     read_table,
     unlisted,
-)
-from statpress.tasks.products.tracked import (
-    CONFIDENCE,
-    MOST_CELLS,
-    MOST_PAIR_CELLS,
-    REACH,
-    Reading,
-    TrackedFigure,
-    tracked_shares,
 )
 from statpress.tasks.products.true_errors import TrueErrors
 

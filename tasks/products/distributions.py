@@ -3,22 +3,35 @@
 The cells of a declared column as a person reads them, from a data package's field.
 Charts of how records are distributed over the cells of one column, or of two.
 How strongly pairs of columns are related, by their noisy joint tables, and charts of that.
+
+Figures that a series tracks from period to period are shares of values, and estimates. A kind of
+product gives them by ``ProductKind.tracked``, from the public files of a bundle.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import Ranges
-from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.columns import (
+    Categorical,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Ordinal,
+    labels,
+)
 from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
-from statpress.tasks.pages.numbers import count, give_or_take, plain, share
+from statpress.tasks.pages.numbers import count, measured, plain, share
 
 MISSING, OTHER = "missing", "other"
 
@@ -259,6 +272,15 @@ def reach_95(error: float) -> str:
     return f"± {count(reach)}" if reach >= _WHOLE else give_or_take(reach)
 
 
+def give_or_take(value: float | None) -> str:
+    """Half the width of an interval.
+
+    >>> give_or_take(54.3)
+    '± 54.3'
+    """
+    return "" if value is None or not math.isfinite(value) else f"± {measured(value, 3)}"
+
+
 def _row(found: Distribution, names: Sequence[str], k: int, n_records: int) -> list[str]:
     known = [] if found.errors is None else [reach_95(found.errors[k])]
     return [names[k], count(found.counts[k]), *known, share(found.counts[k] / n_records)]
@@ -309,3 +331,76 @@ def matrix_chart(names: Sequence[str], strengths: Mapping[Pair, float], marked: 
         Grid(("column", "column", "strength"), cells, title=f"Strengths{part}", folded=True),
         EXPLAINED,
     )
+
+
+SHARE, WEIGHTED = "share", "weighted share"
+CONFIDENCE = 0.95
+"""Of the intervals of shares."""
+REACH = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Standard errors on either side of a normal interval."""
+MOST_CELLS = 1000
+"""Cells of one column up to which their shares are tracked."""
+MOST_PAIR_CELLS = 60
+"""Cells of two columns of a table up to which their joint shares are tracked."""
+
+
+class Reading(NamedTuple):
+    """A figure with its interval; None where a number is not known or infinite."""
+
+    value: float | None
+    lower: float | None = None
+    upper: float | None = None
+    standard_error: float | None = None
+
+    @classmethod
+    def of(cls, *numbers: float | None) -> Reading:
+        """The numbers, without those that are not finite."""
+        return cls(*(float(x) if x is not None and math.isfinite(x) else None for x in numbers))
+
+
+@dataclass(frozen=True)
+class TrackedFigure:
+    """A figure of one release.
+
+    Attributes:
+        name: ``share``, ``weighted share`` by the survey weights of records, or what is estimated.
+        cell: Of a share its columns, each with its value as published; empty of an estimate.
+        label: The value in words, or what is estimated.
+        reading: The figure.
+        confidence: Of its interval; None where none is known, as of a biased figure.
+        of: Whether the interval is about the ``records`` or the ``population`` that they are of.
+    """
+
+    name: str
+    cell: tuple[tuple[str, str], ...]
+    label: str
+    reading: Reading
+    confidence: float | None
+    of: str
+
+
+def tracked_shares(
+    columns: Sequence[Column],
+    fields: Sequence[Mapping[str, Any]],
+    read: Callable[[tuple[int, ...]], Reading],
+    confidence: float | None = CONFIDENCE,
+    name: str = SHARE,
+) -> Iterator[TrackedFigure]:
+    """The shares of all cells of some columns, of the records that are missing in none of them.
+
+    Args:
+        columns: One, or several for their joint shares.
+        fields: The same as the data package describes them.
+        read: Gives the share of the cell with these codes.
+        confidence: Of their intervals; None where none is known.
+        name: Of the figure.
+    """
+    values = [labels(column) for column in columns]
+    words = [cell_names(*each) for each in zip(columns, fields, strict=True)]
+    for codes in itertools.product(*(range(each.size - each.missing) for each in columns)):
+        cell = tuple(
+            (column.name, str(listed[code]))
+            for column, listed, code in zip(columns, values, codes, strict=True)
+        )
+        label = " · ".join(names[code] for names, code in zip(words, codes, strict=True))
+        yield TrackedFigure(name, cell, label, read(codes), confidence, "records")

@@ -44,9 +44,9 @@ from statpress.tasks.pages.blocks import (
 )
 from statpress.tasks.pages.numbers import interval, measured, plain, share
 from statpress.tasks.pages.rendering import escaped
+from statpress.tasks.products.distributions import Reading, TrackedFigure
 from statpress.tasks.products.product_kind import ProductKind, ReaderWords, ReportPart
 from statpress.tasks.products.publication import DataTable, OtherFile, Publication, described
-from statpress.tasks.products.tracked import Reading, TrackedFigure
 from statpress.tasks.products.true_errors import Compared, TrueErrors, compared
 
 _WORDS = "estimates with intervals"

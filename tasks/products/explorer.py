@@ -29,8 +29,8 @@ from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.tasks.bundle.rows import read_codes
 from statpress.tasks.pages.blocks import Explorer, Relation, Relations, Share
 from statpress.tasks.products.answer_words import caveats, named_cells, standing
-from statpress.tasks.products.described_columns import size_stated
 from statpress.tasks.products.distributions import Distribution, cell_names, display_order
+from statpress.tasks.products.publication import size_stated
 
 Fields = Mapping[str, Mapping[str, Any]]
 

@@ -25,7 +25,6 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Grid, Prose, Section
-from statpress.tasks.products.described_columns import column_field, describe_column
 from statpress.tasks.products.marginal_product import (
     DerivedMicrodata,
     MarginalMicrodata,
@@ -36,7 +35,13 @@ from statpress.tasks.products.marginal_product import (
     weight_words,
 )
 from statpress.tasks.products.product_kind import ReaderWords, ReportPart
-from statpress.tasks.products.publication import DataTable, Publication, described
+from statpress.tasks.products.publication import (
+    DataTable,
+    Publication,
+    column_field,
+    describe_column,
+    described,
+)
 
 _WEIGHT_OF_PERSON = "The weight of the person's household, and so the person's."
 _HOUSEHOLD = ("integer", "The household's number, made up with it; from 1.")

@@ -42,30 +42,25 @@ from statpress.mechanisms.tables.count_tables import MICRODATA
 from statpress.tasks.bundle.file_formats import read_rows, schema_of, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
-from statpress.tasks.products import tracked
+from statpress.tasks.products import distributions
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
     MarginalErrors,
     marginal_blocks,
     marginal_rows,
 )
-from statpress.tasks.products.described_columns import (
-    column_field,
-    not_in_it,
-    range_field,
-    size_stated,
-    unlisted_in_words,
-    zeros_by_codes,
-)
 from statpress.tasks.products.distributions import (
     WHISKERS,
     Distribution,
     Pair,
+    Reading,
+    TrackedFigure,
     display_order,
     distribution_chart,
     joint_chart,
     matrix_chart,
     reach_95,
+    tracked_shares,
     typical_figure,
 )
 from statpress.tasks.products.explorer import ELSEWHERE, explorer, relations
@@ -85,8 +80,17 @@ from statpress.tasks.products.product_kind import (
     WorkingMemory,
     of_rows,
 )
-from statpress.tasks.products.publication import DataTable, Publication, described
-from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
+from statpress.tasks.products.publication import (
+    DataTable,
+    Publication,
+    column_field,
+    described,
+    not_in_it,
+    range_field,
+    size_stated,
+    unlisted_in_words,
+    zeros_by_codes,
+)
 from statpress.tasks.products.true_errors import TrueErrors
 
 MOST_COLUMNS = 40
@@ -709,12 +713,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         asked = Analyses(
             domain=release.domain,
             residuals=residuals,
-            confidence=tracked.CONFIDENCE,
+            confidence=distributions.CONFIDENCE,
             weights=weights_of(weight, release.domain, residuals) if weight else None,
         )
-        figure = tracked.WEIGHTED if weight else tracked.SHARE
+        figure = distributions.WEIGHTED if weight else distributions.SHARE
         for place, column in enumerate(release.domain.columns):
-            if (place,) not in asked.residuals.values or column.size > tracked.MOST_CELLS:
+            if (place,) not in asked.residuals.values or column.size > distributions.MOST_CELLS:
                 continue
             if column.name not in described_as:  # of a place of persons
                 continue

@@ -43,8 +43,7 @@ from statpress.mechanisms.places.tree import Geography, Tree
 from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.manifest import understood
 from statpress.tasks.bundle.rows import Rows
-from statpress.tasks.products.described_columns import column_from, zero_from
-from statpress.tasks.products.publication import DataTable, Field, described
+from statpress.tasks.products.publication import DataTable, Field, column_from, described, zero_from
 
 Floats = NDArray[np.float64]
 
@@ -338,14 +337,7 @@ _OF_PRIOR = {
 
 
 def prior_table(name: str, domain: Domain, planned: Prior, used: Prior | None = None) -> DataTable:
-    """The file of what an earlier release said: a row for each cell of its columns and pairs.
-
-    Args:
-        name: Of the product.
-        domain: Its columns.
-        planned: All that may be used.
-        used: What was, once it is drawn.
-    """
+    """The file of what an earlier release said: a row for each cell of its columns and pairs."""
     import pyarrow as pa
 
     about = DataTable(

@@ -29,10 +29,6 @@ from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import part_rows, value_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Grid, Intervals, Prose, Section
 from statpress.tasks.pages.numbers import count, measured, share
-from statpress.tasks.products.described_columns import (
-    column_field,
-    zeros_by_codes,
-)
 from statpress.tasks.products.distributions import (
     CERTAIN,
     NORMAL_95,
@@ -49,7 +45,13 @@ from statpress.tasks.products.product_kind import (
     WorkingMemory,
     of_rows,
 )
-from statpress.tasks.products.publication import DataTable, Publication, described
+from statpress.tasks.products.publication import (
+    DataTable,
+    Publication,
+    column_field,
+    described,
+    zeros_by_codes,
+)
 from statpress.tasks.products.true_errors import (
     Missed,
     TrueErrors,

@@ -23,8 +23,8 @@ from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products.publication import Publication
 
 if TYPE_CHECKING:
+    from statpress.tasks.products.distributions import TrackedFigure
     from statpress.tasks.products.published_counts import PublishedProduct
-    from statpress.tasks.products.tracked import TrackedFigure
     from statpress.tasks.products.true_errors import TrueErrors
 
 

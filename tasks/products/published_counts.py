@@ -32,16 +32,17 @@ from statpress.mechanisms.tables.bands import BandKnobs
 from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism
 from statpress.tasks.bundle.manifest import understood
 from statpress.tasks.bundle.rows import read_counts, read_figures
-from statpress.tasks.products.described_columns import (
+from statpress.tasks.products.distributions import Distribution
+from statpress.tasks.products.publication import (
+    Field,
     column_from,
+    described,
     plain_field,
     size_stated,
     whole,
     zero_from,
     zeros_by_codes,
 )
-from statpress.tasks.products.distributions import Distribution
-from statpress.tasks.products.publication import Field, described
 
 if TYPE_CHECKING:
     from statpress.tasks.products.count_product import CountsProduct

@@ -41,8 +41,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import AuditError, together
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.mechanisms.sampling.evidence import Evidence, HalvedNoise
-from statpress.mechanisms.sampling.randomness import Randomness
+from statpress.mechanisms.sampling.randomness import Evidence, HalvedNoise, Randomness
 from statpress.tasks.pages.blocks import (
     Block,
     Chart,

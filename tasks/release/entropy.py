@@ -1,7 +1,7 @@
 """The one place where production randomness begins.
 
 Bits are AES-128 in counter mode under a key from the operating system. Discrete Gaussian noise is
-drawn from them (mechanisms.sampling.gaussian_sampler); discrete Laplace noise comes from OpenDP's
+drawn from them (mechanisms.sampling.randomness); discrete Laplace noise comes from OpenDP's
 exact sampler, which takes its bits from the operating system. Every product
 has a generator of its own, with a key of its own, made in the process that draws it: no two share
 a stream, wherever they are drawn, and no key is ever stored or sent. A fork copies a generator with
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import InternalError
-from statpress.mechanisms.sampling import gaussian_sampler
+from statpress.mechanisms.sampling import randomness
 from statpress.mechanisms.sampling.randomness import Randomness
 from statpress.tasks.ledger.entries import Entry
 
@@ -106,7 +106,7 @@ class SystemRandomness(Randomness):
         return _noise(dp.m.make_laplace(*space, scale=_double(scale)), size)
 
     def discrete_gaussian(self, sigma: Fraction, size: int) -> NDArray[np.int64]:
-        return gaussian_sampler.discrete_gaussian(sigma, size, self)
+        return randomness.discrete_gaussian(sigma, size, self)
 
 
 class SeededRandomness(Randomness):

@@ -11,16 +11,13 @@ import json
 import math
 from collections.abc import Collection, Mapping
 from decimal import Decimal
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from statpress.configs.loading import Release
 from statpress.mechanisms.accounting.composition import Reading, read_odometer
 from statpress.mechanisms.domain.domain import Privacy, Size
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from statpress.mechanisms.planning.charges import described_loss, recompute_charge
-from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import approval_at
 from statpress.tasks.bundle.places import Folder
 from statpress.tasks.ledger.accounts import NOISY_CHECKS, Account, Charge, Status
@@ -30,7 +27,6 @@ from statpress.tasks.ledger.entries import (
     ZERO_HASH,
     Body,
     Loss,
-    canonical,
     canonical_json,
     exact,
     read_public_key,
@@ -108,22 +104,6 @@ def confirm_ledger(
         f"The ledger could not be verified.{after}",
         next_step=f"The curator finds why in the curator log {log.run_id}.log.",
     )
-
-
-def check_covered(body: Body) -> None:
-    """Raise unless a charge about to be made covers what its descriptions say it spends.
-
-    So a flaw that ``verify_ledger`` would report ever after is refused before it is written.
-    """
-    flaw = ""
-    try:
-        spent = recomputed(body)
-        if not Loss.of(body).covers(spent):
-            flaw = f"The mechanisms spend {spent}, which is more than the charge."
-    except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        flaw = f"The charge's mechanisms cannot be recomputed ({type(error).__name__})."
-    if flaw:
-        raise LedgerError(flaw, where=f"run {body['run_id']!r}", next_step="Report this.")
 
 
 def recomputed(body: Body) -> Loss:
@@ -215,23 +195,6 @@ def terms_of(privacy: Privacy) -> dict[str, Any]:
         "unit": str(privacy.unit),
         "unit_records": privacy.unit_records,
         **({"n_records": privacy.n_records} if privacy.size is Size.DECLARED else {}),
-    }
-
-
-def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
-    """The fields of the charge entry; of a series with the period that the data are of."""
-    privacy = plan.privacy
-    return {
-        "dataset": release.config.dataset,
-        "run_id": run_id,
-        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
-        "mechanisms": plan.describe(),
-        "config_sha256": release.sha256,
-        **terms_of(privacy),
-        "n_records": privacy.n_records,
-        "insecure_seed": seeded,
-        "version": version("statpress"),
-        **({} if release.period is None else {"period": release.period_text}),
     }
 
 

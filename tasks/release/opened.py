@@ -12,7 +12,6 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -26,9 +25,8 @@ from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
 from statpress.tasks.bundle.places import Folder, is_plain, place_of
 from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.ledger.entries import read_public_key
-from statpress.tasks.products.answer_words import caveats
-from statpress.tasks.products.described_columns import size_stated
-from statpress.tasks.release.changes import change_of, check_definitions, shares_of_all
+from statpress.tasks.products.publication import size_stated
+from statpress.tasks.release.answers import Estimates, change_of, check_definitions, shares_of_all
 from statpress.tasks.release.formulas import fitted
 from statpress.tasks.release.query import (
     Copied,
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow as pa
-    from matplotlib.figure import Figure
 
 Of = Literal["records", "population", "persons"]
 By = Literal["tables", "copies", "prior"]
@@ -56,73 +53,6 @@ Frame = Literal["pandas", "polars", "arrow"]
 Values = str | int | float
 Where = Mapping[str, Values | Sequence[Values]]
 _OF_RECORDS = Question(conditions={})
-
-
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """Estimates with confidence sets, a row for each cell or coefficient.
-
-    Attributes:
-        facts: As ``statpress query --json`` prints them: ``cells``, each with its ``values``,
-            ``estimate``, ``standard_error`` (NaN where the set is not made by one), ``lower`` and
-            ``upper`` (infinite where the data do not bound the figure), a ``p_value`` of the
-            hypothesis that the figure is 0, and the ``method``; ``confidence``; whether they are
-            ``of`` the records or a population; and ``notes``.
-    """
-
-    facts: Mapping[str, Any]
-
-    def frame(self) -> pd.DataFrame:
-        """A row for each cell: its values, then its figures."""
-        import pandas as pd
-
-        rows = [{**cell["values"], **_without(cell, "values")} for cell in self.facts["cells"]]
-        return pd.DataFrame(rows)
-
-    @property
-    def notes(self) -> list[str]:
-        """What to know before using the figures."""
-        return [*self.facts["notes"], *caveats(self.facts)]
-
-    @property
-    def value(self) -> float:
-        """The estimate, if there is one only.
-
-        Raises:
-            QueryError: There are several.
-        """
-        if len(self.facts["cells"]) != 1:
-            raise QueryError("There is not one estimate.", next_step="Use .frame().")
-        return float(self.facts["cells"][0]["estimate"])
-
-    def plot(self, path: str | PathLike[str] | None = None) -> Figure:
-        """A chart of the estimates with their intervals, by Matplotlib.
-
-        Args:
-            path: A file ``.png``, ``.svg`` or ``.pdf`` to write it to as well.
-
-        Raises:
-            QueryError: There are more than 300 estimates, or the file has another suffix.
-        """
-        from statpress.tasks.release.answer_chart import chart, written_as
-
-        form = written_as(str(path)) if path is not None else ""
-        figure = chart(self.facts)
-        if path is not None:
-            figure.savefig(path, format=form, dpi=150)
-        return figure
-
-    def __repr__(self) -> str:
-        text = self.frame().to_string(index=False, float_format=lambda figure: f"{figure:,.4g}")
-        return "\n".join([text, *self.notes])
-
-    def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{note}</p>" for note in self.notes)
-        return str(self.frame().to_html(index=False, float_format=lambda f: f"{f:,.4g}")) + notes
-
-
-def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in mapping.items() if name != key}
 
 
 class Release:

@@ -40,8 +40,13 @@ from statpress.tasks.pages.blocks import (
 from statpress.tasks.pages.numbers import at_most, count, how_many, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.release.foreseen import offers_of, warnings
-from statpress.tasks.release.share_words import division_words, share_origin, with_more
+from statpress.tasks.release.foreseen import (
+    division_words,
+    offers_of,
+    share_origin,
+    warnings,
+    with_more,
+)
 
 _ERRORS = {
     "total variation of pairs": "The share of records that stand in a wrong cell of a table of "

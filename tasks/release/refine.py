@@ -41,12 +41,8 @@ from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.bundle.manifest import understood, verify_bundle
 from statpress.tasks.bundle.rows import cell_rows, write_rows
 from statpress.tasks.private_zone.folders import sync
-from statpress.tasks.products.described_columns import (
-    not_in_it,
-    size_stated,
-    unlisted_in_words,
-)
 from statpress.tasks.products.product_kind import KINDS, kind_named
+from statpress.tasks.products.publication import not_in_it, size_stated, unlisted_in_words
 from statpress.tasks.products.published_counts import PublishedProduct, figures_of
 
 

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 from statpress.configs.loading import PlannedOrder, Release, load_order
@@ -38,25 +39,29 @@ from statpress.mechanisms.errors import (
     WorkerError,
 )
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.ledger.account_rules import check_source
+from statpress.tasks.ledger.account_rules import check_source, of_path
 from statpress.tasks.ledger.accounts import Status, drawn_before
 from statpress.tasks.ledger.chain import check_run
-from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.entries import (
+    Body,
+    Entry,
+    Loss,
+    canonical,
+)
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open, check_terms
-from statpress.tasks.ledger.source_patterns import of_path
 from statpress.tasks.private_zone.folders import at_work, claims
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
 from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
-from statpress.tasks.release.build import Released
+from statpress.tasks.release.build import Released, lifetime
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
-from statpress.tasks.release.ledger_check import charge_fields, check_covered, terms_of
+from statpress.tasks.release.ledger_check import recomputed, terms_of
 from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.run_places import (
     Outcome,
@@ -70,7 +75,6 @@ from statpress.tasks.release.run_places import (
     writing,
 )
 from statpress.tasks.release.series_periods import point_latest
-from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, size_of, source_of, units_of
 from statpress.tasks.source.engine import reader_named
 from statpress.tasks.source.scanning import Scan, counted_of, kept_profile, scan_of
@@ -271,9 +275,25 @@ def check_budget(
     return reviewed, None
 
 
+def check_covered(body: Body) -> None:
+    """Raise unless a charge about to be made covers what its descriptions say it spends.
+
+    So a flaw that ``verify_ledger`` would report ever after is refused before it is written.
+    """
+    flaw = ""
+    try:
+        spent = recomputed(body)
+        if not Loss.of(body).covers(spent):
+            flaw = f"The mechanisms spend {spent}, which is more than the charge."
+    except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        flaw = f"The charge's mechanisms cannot be recomputed ({type(error).__name__})."
+    if flaw:
+        raise LedgerError(flaw, where=f"run {body['run_id']!r}", next_step="Report this.")
+
+
 def source_names(release: Release) -> tuple[str, ...]:
-    """What accounts call a config's sources (see ``source_patterns``), households' first."""
-    from statpress.tasks.ledger.source_patterns import of_path, of_table
+    """What accounts call a config's sources (see ``account_rules``), households' first."""
+    from statpress.tasks.ledger.account_rules import of_path, of_table
 
     names = []
     for declared in getattr(release.config.source, "both", (release.config.source,)):
@@ -446,6 +466,23 @@ def charge_ledger(run: Run, release: Release, plan: Plan) -> tuple[Entry, dict[s
             " with 'statpress ledger void'.",
         )
     return charge, spent
+
+
+def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
+    """The fields of the charge entry; of a series with the period that the data are of."""
+    privacy = plan.privacy
+    return {
+        "dataset": release.config.dataset,
+        "run_id": run_id,
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
+        "mechanisms": plan.describe(),
+        "config_sha256": release.sha256,
+        **terms_of(privacy),
+        "n_records": privacy.n_records,
+        "insecure_seed": seeded,
+        "version": version("statpress"),
+        **({} if release.period is None else {"period": release.period_text}),
+    }
 
 
 @step("draw records")

@@ -23,8 +23,8 @@ from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.bundle.manifest import CONFIG, understood, verify_bundle
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.pages.blocks import PlaceMap
+from statpress.tasks.products.distributions import TrackedFigure
 from statpress.tasks.products.product_kind import kind_named
-from statpress.tasks.products.tracked import TrackedFigure
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "period": ("string", "The period of the release, as ISO 8601 and SDMX write it."),

@@ -26,8 +26,7 @@ from statpress.tasks.pages.blocks import Grid, Page, Section, Text, Trend, Trend
 from statpress.tasks.pages.numbers import amount, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import replacing
-from statpress.tasks.products.distributions import heading
-from statpress.tasks.products.tracked import CONFIDENCE, WEIGHTED, Reading
+from statpress.tasks.products.distributions import CONFIDENCE, WEIGHTED, Reading, heading
 from statpress.tasks.report.privacy_page import MEASURES
 from statpress.tasks.report.series_data import (
     KEYS,

@@ -327,11 +327,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """A file's bytes, uncompressed.
-
-    Raises:
-        CsvFaultError: The compressed data is damaged.
-    """
+    """A file's bytes, uncompressed."""
     if not path.endswith(".gz"):
         with open(path, "rb") as plain:
             yield plain

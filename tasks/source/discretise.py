@@ -565,11 +565,7 @@ def _wanted_type(column: Column) -> str:
 
 
 def _read(column: Column, value: Any, text: CsvOptions) -> Any:
-    """A column of text in the type that its kind needs.
-
-    Raises:
-        ColumnTypeError: No double equals a declared category.
-    """
+    """A column of text in the type that its kind needs."""
     categories = column.categories if isinstance(column, Categorical) else ()
     if not all(map(is_exact_double, categories)):
         raise ColumnTypeError(

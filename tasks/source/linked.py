@@ -221,11 +221,7 @@ def opened(
 
 
 def _check_keys(source: LinkedSource, households: ir.Table, persons: ir.Table) -> None:
-    """Refuse keys that cannot be compared.
-
-    Raises:
-        ColumnTypeError: They are neither both text nor both whole numbers.
-    """
+    """Refuse keys that cannot be compared."""
     key, _, by = source.keys
     found = households[key].type(), persons[by].type()
     whole = all(each.is_integer() or (each.is_decimal() and not each.scale) for each in found)

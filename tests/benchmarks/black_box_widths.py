@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates, default_replicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.interval_widths import narrowest_width
+from statpress.mechanisms.estimates.resampling_noise import narrowest_width
 from statpress.mechanisms.estimates.statistics import Mean, Statistic, Variance
 from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
 from tests.benchmarks.interval_populations import Law, populations

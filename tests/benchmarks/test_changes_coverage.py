@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statpress.mechanisms.marginals.linear_moments import Interval
-from statpress.tasks.release import changes
+from statpress.tasks.release import answers
 from tests.benchmarks.changes_coverage import comparisons, main, releases, rows
 
 
@@ -49,8 +49,8 @@ def test_an_interval_that_forgets_the_earlier_noise_does_not_cover(
         own = {"lower": later.lower + moved, "upper": later.upper + moved}
         return change(earlier, later, confidence)._replace(**own)
 
-    change = changes.change
-    monkeypatch.setattr(changes, "change", forgetful)
+    change = answers.change
+    monkeypatch.setattr(answers, "change", forgetful)
     shares = covered([comparisons(*of_seed) for of_seed in released])
     assert shares["same records"] < 0.88 and shares["population"] < 0.88
 

@@ -15,7 +15,8 @@ import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
-from statpress.tasks.release.opened import Estimates, Release
+from statpress.tasks.release.answers import Estimates
+from statpress.tasks.release.opened import Release
 
 PEERS = Path(__file__).with_name("peers")
 RECORD = json.loads((PEERS / "mitools.json").read_text(encoding="utf-8"))

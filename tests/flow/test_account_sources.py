@@ -20,9 +20,9 @@ from statpress.mechanisms.errors import (
     PolicyMismatchError,
     StatpressError,
 )
+from statpress.tasks.ledger.account_rules import is_about, named, of_path, of_table, overlap
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.source_patterns import is_about, named, of_path, of_table, overlap
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.source import scanning
 

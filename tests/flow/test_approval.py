@@ -22,7 +22,7 @@ from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 from requirements import lacking
 
 import statpress.flows.deployed
-from statpress.flows import publishing as flow
+from statpress.flows import release as flow
 from statpress.flows.facts import form_text
 from statpress.flows.runner import plain_context, run_publication
 from statpress.mechanisms.errors import (
@@ -428,7 +428,7 @@ def test_publishing_killed_at_any_step_is_begun_again(
                 honest(*args, **kwargs)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        patch.setattr(f"statpress.flows.publishing.{step}", ends)
+        patch.setattr(f"statpress.flows.release.{step}", ends)
         killed(lambda: publish(RUN, home=office.home))
     outcome = publish(RUN, home=office.home)
     assert outcome.bundle == office.target
@@ -485,7 +485,7 @@ def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
     office.target.mkdir(parents=True)
     (office.target / "theirs").write_text("x")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("statpress.flows.publishing.note_publication", cut)
+        patch.setattr("statpress.flows.release.note_publication", cut)
         with pytest.raises(CutError):
             publish(RUN, home=office.home)
     outcome = publish(RUN, home=office.home)

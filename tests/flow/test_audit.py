@@ -18,7 +18,7 @@ from statpress.flows.cli import app
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import AuditError, ConfigError, OutputNotWritableError
 from statpress.mechanisms.marginals.measurement import references
-from statpress.mechanisms.sampling.evidence import NoNoise
+from statpress.mechanisms.sampling.randomness import NoNoise
 from statpress.mechanisms.tables.perturbed import GaussianTable
 from statpress.tasks.release.audit import _counted, audit
 from statpress.tasks.release.entropy import generator_of_made_up

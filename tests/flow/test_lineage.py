@@ -24,7 +24,7 @@ from bad_input import CANARY, RARE
 from monthly import monthly
 from requirements import needed
 
-from statpress.flows.publishing import publish
+from statpress.flows.release import publish
 from statpress.mechanisms.errors import QualityGateError, StatpressError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration import lineage

@@ -24,7 +24,7 @@ from statpress.flows.cli import app, print_outcome
 from statpress.flows.rehearsal import run_rehearsal
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.ledger.source_patterns import of_path
+from statpress.tasks.ledger.account_rules import of_path
 from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.made_up import make_up

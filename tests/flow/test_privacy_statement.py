@@ -18,8 +18,8 @@ from statpress.configs.schema import privacy_schema_text
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release import steps
+from statpress.tasks.release.build import statement
 from statpress.tasks.release.reprint import check_reprint, reprint
-from statpress.tasks.release.statement import statement
 from statpress.tasks.report.privacy_page import NAME, privacy_page
 
 ROOT = Path(__file__).parents[2]

@@ -29,7 +29,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.run_context import Silent
-from statpress.tasks.release import rehearsal_steps
+from statpress.tasks.release import made_up
 from statpress.tasks.release.made_up import make_up
 from statpress.tasks.release.quality_gates import Inspector
 
@@ -215,7 +215,7 @@ def test_the_detail_of_what_fails_stays_where_the_message_says(
     def fail(*_: object) -> Callable[[], None]:
         raise ValueError("what went wrong")
 
-    monkeypatch.setattr(rehearsal_steps, "make_up", fail)
+    monkeypatch.setattr(made_up, "make_up", fail)
     with pytest.raises(InternalError) as caught:
         rehearsed(folder)
     (log,) = (folder / "temporary").iterdir()

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from cuts import cut_off_at
 
-from statpress.flows import facts as reports
+from statpress.flows.cli import ledger_commands
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
@@ -95,9 +95,9 @@ def test_only_the_steps_count_the_source_and_no_made_up_run_can_name_it() -> Non
         for tree in [ast.parse(path.read_text())]
     }
     counting = {name for name, used in users.items() if used & {"scan_of", "counted_of"}}
-    assert counting == {"steps.py", "audit.py", "rehearsal_steps.py"}
+    assert counting == {"steps.py", "audit.py", "made_up.py"}
     assert "source_of" in users["steps.py"]
-    named = users["audit.py"] | users["made_up.py"] | users["rehearsal_steps.py"]
+    named = users["audit.py"] | users["made_up.py"]
     assert not named & {"source_of", "located", "open_ledger", "Home"}
 
 
@@ -233,11 +233,11 @@ def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(
     run_id = agency.inspector.log.run_id
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         account = ledger.account("testdata")
-    shown = "\n".join(map(str, reports.account_report(account, read_account(account))))
+    shown = "\n".join(map(str, ledger_commands.account_report(account, read_account(account))))
     assert f"Run {run_id} was charged" in shown and "Its budget stays spent" in shown
     agency.run()
     assert f"Run {run_id} was charged" in agency.inspector.log.path.read_text()
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         account = ledger.account("testdata")
-    shown = "\n".join(map(str, reports.account_report(account, read_account(account))))
+    shown = "\n".join(map(str, ledger_commands.account_report(account, read_account(account))))
     assert run_id not in shown  # it was said; the history has it

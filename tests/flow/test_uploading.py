@@ -15,7 +15,7 @@ import statpress.tasks.release.curator_report
 import statpress.tasks.uploads.upload
 from statpress.configs.upload_targets import S3Target
 from statpress.flows.facts import outcome_report
-from statpress.flows.publishing import upload_release
+from statpress.flows.release import upload_release
 from statpress.flows.runner import plain_context, run_publication, run_upload
 from statpress.mechanisms.errors import ApprovalError, BundleError, UploadError
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST

@@ -31,7 +31,7 @@ import statpress
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import BundleVerificationError, NotMeasuredError, QueryError
 from statpress.tasks.bundle.manifest import seal
-from statpress.tasks.release.answer_chart import chart
+from statpress.tasks.release.answers import chart
 from statpress.tasks.release.opened import Release
 
 PAGE = Path(__file__).parents[2] / "tasks" / "using-a-release.md"

@@ -24,7 +24,7 @@ from statpress.tasks.bundle.rows import (
     record_rows,
     write_rows,
 )
-from statpress.tasks.products.described_columns import column_from, describe_column
+from statpress.tasks.products.publication import column_from, describe_column
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=8)

@@ -17,7 +17,7 @@ import pytest
 from bad_input import CANARY
 from prepared import OFFICER
 
-from statpress.flows.publishing import publish
+from statpress.flows.release import publish
 from statpress.flows.runner import plain_context
 from statpress.mechanisms.errors import (
     ApprovalError,
@@ -35,8 +35,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.review import decide, waiting
 from statpress.tasks.upkeep import backup
 from statpress.tasks.upkeep.backup import back_up, restore
-from statpress.tasks.upkeep.checkup import examine, needing_attention
-from statpress.tasks.upkeep.metrics import metrics
+from statpress.tasks.upkeep.checkup import examine, metrics, needing_attention
 from statpress.tasks.uploads.heads import destination, send_head
 
 pytestmark = pytest.mark.system

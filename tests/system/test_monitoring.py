@@ -24,8 +24,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration import server as exclusion
 from statpress.tasks.orchestration import server as notices
-from statpress.tasks.orchestration.server import limit_name
-from statpress.tasks.orchestration.server_checkup import examine_server
+from statpress.tasks.orchestration.server import examine_server, limit_name
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.uploads.heads import destination, send_head

@@ -25,7 +25,7 @@ from statpress.mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
 from statpress.mechanisms.domain.columns import Categorical
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.sampling.evidence import HalvedNoise, NoNoise
+from statpress.mechanisms.sampling.randomness import HalvedNoise, NoNoise
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable
 from statpress.tasks.release.entropy import SeededRandomness

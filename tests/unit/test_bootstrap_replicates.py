@@ -18,8 +18,11 @@ from statpress.mechanisms.errors import RecordsError
 from statpress.mechanisms.estimates import dp_bootstrap as bootstrap_replicates
 from statpress.mechanisms.estimates import statistics as bounded_statistics
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates, paper_mu_squared
-from statpress.mechanisms.estimates.interval_widths import mean_width, narrowest_width
-from statpress.mechanisms.estimates.resampling_noise import gaussian_goal
+from statpress.mechanisms.estimates.resampling_noise import (
+    gaussian_goal,
+    mean_width,
+    narrowest_width,
+)
 from statpress.mechanisms.estimates.statistics import Covariance, Mean, Variance
 from statpress.mechanisms.estimates.subsample_split import (
     SplitDesign,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.errors import QueryError
-from statpress.tasks.release.changes import change_of
+from statpress.tasks.release.answers import change_of
 
 Z = 1.959963984540054
 

@@ -19,7 +19,7 @@ from statpress.flows.cli import main
 from statpress.mechanisms.errors import CheckupError
 from statpress.tasks.ledger.export import write_export
 from statpress.tasks.ledger.home_ledger import open_ledger
-from statpress.tasks.orchestration import server_checkup
+from statpress.tasks.orchestration import server
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import RunContext, steps_of
@@ -199,10 +199,10 @@ def test_the_command_says_all_and_ends_with_its_own_code(
 def test_the_deployed_checkup_names_checks_and_tells_the_curator_the_rest(home: Home) -> None:
     context = RunContext(home=home, log=CuratorLog(home.folder("curator"), "c" * 32))
     with steps_of(context):
-        server_checkup.confirm_installation(context)
+        server.confirm_installation(context)
     home.root.chmod(0o711)
     with steps_of(context), pytest.raises(CheckupError, match=r"attention: modes\.") as caught:
-        server_checkup.confirm_installation(context)
+        server.confirm_installation(context)
     assert str(home.root) not in caught.value.what
     assert f"{home.root} (0711)" in context.log.path.read_text()
 
@@ -211,6 +211,6 @@ def test_a_server_that_does_not_answer_is_found(monkeypatch: pytest.MonkeyPatch)
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with temporary_settings({PREFECT_API_URL: "http://user:secret@127.0.0.1:9/api"}):
-        (found,) = server_checkup.examine_server()
+        (found,) = server.examine_server()
     assert found.verdict == "wrong" and "does not answer" in found.what
     assert "secret" not in f"{found.what}{found.next_step}"

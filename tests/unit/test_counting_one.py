@@ -36,8 +36,7 @@ from statpress.mechanisms.estimates.noisy_quantile import QuantileOfCells
 from statpress.mechanisms.estimates.pair_moments import PairEstimate
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.registry import REGISTRY
-from statpress.mechanisms.sampling.evidence import NoNoise
-from statpress.mechanisms.sampling.randomness import equivalent_variance
+from statpress.mechanisms.sampling.randomness import NoNoise, equivalent_variance
 from statpress.tasks.source.aggregates import Units, count
 from statpress.tasks.source.files import FileSource
 

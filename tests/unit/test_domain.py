@@ -29,8 +29,8 @@ from statpress.mechanisms.errors import (
     DuplicateColumnError,
     EdgesError,
 )
-from statpress.tasks.products.described_columns import column_from, describe_column
 from statpress.tasks.products.distributions import cell_names
+from statpress.tasks.products.publication import column_from, describe_column
 
 AGE = Integer(name="age", lower=0, upper=49, width=5)
 PAY = Numeric(name="pay", edges=(0.0, 1.0, 2.5, 4.0), missing=True)

@@ -10,8 +10,8 @@ import pytest
 from flint import arb, ctx
 from scipy.stats import chisquare
 
-from statpress.mechanisms.sampling import gaussian_sampler
-from statpress.mechanisms.sampling.gaussian_sampler import approximate, chance, discrete_gaussian
+from statpress.mechanisms.sampling import randomness
+from statpress.mechanisms.sampling.randomness import approximate, chance, discrete_gaussian
 
 SIGMAS = [
     Fraction(1, 3), Fraction(1), Fraction(10, 7), Fraction(2**8) + Fraction(1, 2**20),
@@ -71,7 +71,7 @@ def test_zero_is_not_drawn_twice_as_often(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("sigma", SIGMAS, ids=float)
 def test_balls_decide_as_doubles_do(sigma: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = discrete_gaussian(sigma, 500, np.random.default_rng(4))
-    monkeypatch.setattr(gaussian_sampler, "BAND", 2.0)
+    monkeypatch.setattr(randomness, "BAND", 2.0)
     exact = discrete_gaussian(sigma, 500, np.random.default_rng(4))
     assert np.array_equal(fast, exact)
 
@@ -98,14 +98,14 @@ def test_bits_are_added_where_53_do_not_decide() -> None:
     """A chance of 4/5 at 0: U is nearer than 2^-53, and its further bits are above or below."""
     near = 2**55 // 5  # the floor of 4/5 * 2**53
     for more, kept in ((b"\0" * 8, True), (b"\xff" * 8, False)):
-        found = gaussian_sampler._accepted(Fraction(9), 1, Bits([2], [], near, more))  # type: ignore[arg-type]
+        found = randomness._accepted(Fraction(9), 1, Bits([2], [], near, more))  # type: ignore[arg-type]
         assert (len(found) == 1) is kept
 
 
 def test_rows_of_zeros_go_on() -> None:
     """Where 63 bits are 0 more are drawn; U of nought to 53 bits, then all ones, is refused."""
     bits = Bits([1, 2], [1, 1, 0], 0, b"\xff" * 8)
-    found = gaussian_sampler._accepted(Fraction(9), 2, bits)  # type: ignore[arg-type]
+    found = randomness._accepted(Fraction(9), 2, bits)  # type: ignore[arg-type]
     assert found.tolist() == [0] and bits.coins == []
 
 

@@ -15,7 +15,7 @@ from statpress.mechanisms.errors import LedgerIntegrityError, OutputNotWritableE
 from statpress.tasks.ledger.export import write_export
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.upkeep.metrics import metrics, write_metrics
+from statpress.tasks.upkeep.checkup import metrics, write_metrics
 
 Samples = dict[tuple[str, ...], float]
 

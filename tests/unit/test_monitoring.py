@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from statpress.configs.loading import load
-from statpress.flows.facts import account_facts, account_report
+from statpress.flows.cli.ledger_commands import account_report
+from statpress.flows.facts import account_facts
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import MEASURES, Loss

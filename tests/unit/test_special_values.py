@@ -31,8 +31,8 @@ from statpress.tasks.bundle.rows import _coder, _gather
 from statpress.tasks.bundle.stat_tables import _is_day, _value_labels
 from statpress.tasks.catalogues.data_package import column_facts
 from statpress.tasks.catalogues.sdmx import Dimension
-from statpress.tasks.products.described_columns import column_from, describe_column
 from statpress.tasks.products.distributions import Distribution, cell_names, distribution_chart
+from statpress.tasks.products.publication import column_from, describe_column
 from statpress.tasks.release.steps import form_of
 
 PAY = Numeric(name="pay", edges=(0, 10, 20, 40), special=(99999, 0, 7, 20, -1), missing=True)

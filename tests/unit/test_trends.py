@@ -15,11 +15,11 @@ import pytest
 from statpress.mechanisms.domain.columns import Categorical
 from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.pages.blocks import Page, Section, Trend, Trends
+from statpress.tasks.pages.charts import Panel, figures, panels
 from statpress.tasks.pages.numbers import share
 from statpress.tasks.pages.rendering import rendered
-from statpress.tasks.pages.trends import Panel, figures, panels
-from statpress.tasks.products.described_columns import describe_column
-from statpress.tasks.products.tracked import Reading, TrackedFigure, tracked_shares
+from statpress.tasks.products.distributions import Reading, TrackedFigure, tracked_shares
+from statpress.tasks.products.publication import describe_column
 from statpress.tasks.report.series_data import (
     Break,
     SeriesBundle,

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.interval_widths import (
+from statpress.mechanisms.estimates.resampling_noise import (
     AROUND,
     TOLERANCE,
     CalibratedWidth,

@@ -37,9 +37,13 @@ from rich.progress import track
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
 from statpress.mechanisms.estimates.dp_bootstrap import NoisyReplicates, paper_mu_squared
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.interval_widths import CalibratedWidth, narrowest_width
 from statpress.mechanisms.estimates.joint_moments import moment_interval
-from statpress.mechanisms.estimates.resampling_noise import gaussian_goal, largest_mu_squared
+from statpress.mechanisms.estimates.resampling_noise import (
+    CalibratedWidth,
+    gaussian_goal,
+    largest_mu_squared,
+    narrowest_width,
+)
 from statpress.mechanisms.estimates.statistics import Covariance, Mean, Statistic
 from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
 from tests.benchmarks.papers.noisy_variance import NoisyMoment, covariance_interval, mean_margin
