@@ -33,7 +33,7 @@ from statpress.configs.geography import GeographyConfig, geographies
 from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
 from statpress.configs.products import PRODUCTS, open_forms, taking
 from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
-from statpress.configs.requests import divided, requests_of, survey_weight
+from statpress.configs.requests import complete_shares, requests_of, survey_weight
 from statpress.configs.series import dated
 from statpress.configs.tables import key_faults
 from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
@@ -438,7 +438,9 @@ def load_order(order: Order) -> Release:
     shares = dict.fromkeys(config.products, Decimal(1))
     if config.products.keys() == document.value["products"].keys():
         with findings.noting(), placed(document, ("products",)):
-            shares = divided({name: product.share for name, product in config.products.items()})
+            shares = complete_shares(
+                {name: product.share for name, product in config.products.items()}
+            )
     with findings.noting(), placed(document, ("privacy",)):
         frame = config.privacy.build()
     if not columns:

@@ -303,7 +303,7 @@ def _placed_by(
 _DIGITS = Context(prec=12, rounding=ROUND_DOWN)
 
 
-def divided(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
+def complete_shares(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
     """Every product's share; they add up to 1 exactly.
 
     Those without a share divide equally what the others leave, where planning begins to find theirs
@@ -316,7 +316,7 @@ def divided(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
     Raises:
         BudgetValueError: The shares do not add up to 1, or leave nothing for the others.
 
-    >>> divided({"a": Decimal("0.5"), "b": None, "c": None})
+    >>> complete_shares({"a": Decimal("0.5"), "b": None, "c": None})
     {'a': Decimal('0.5'), 'b': Decimal('0.25'), 'c': Decimal('0.25')}
     """
     without = [name for name, share in given.items() if share is None]

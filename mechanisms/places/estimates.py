@@ -1,9 +1,10 @@
-"""Best linear unbiased estimates down a tree of places, in linear time, with exact variances.
+"""Least squares down a tree of places: best linear unbiased estimates, with exact variances.
 
 A place is measured with noise, and so are the places in it; together they say more of all of them.
 Summing over places and taking residuals over columns (mechanisms.marginals.residuals) commute, and
 the residuals of different groups of columns are uncorrelated, so that least squares over places and
 columns at once is one tree of numbers for each residual, of which all cells share their variances.
+The time is linear in the number of places.
 
 **Up.** Let v be the variance of a place's own measurement y (infinite without one), and S and V the
 sums over its children of the estimates z and variances w that follow from all below them. Then

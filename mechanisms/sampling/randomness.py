@@ -101,7 +101,8 @@ Progress = Callable[[int], None]
 class Randomness(np.random.Generator, abc.ABC):
     """A generator of random bits that also draws exact discrete noise.
 
-    ``tasks.release.entropy`` builds the production form, whose bits are cryptographic.
+    ``tasks.release.entropy`` builds the production form, whose bits are cryptographic. Its Laplace
+    noise is OpenDP's, its Gaussian noise that of the function ``discrete_gaussian`` below.
     """
 
     @abc.abstractmethod

@@ -237,7 +237,7 @@ _REMOVE_COMPILED = (
 
 
 def seal(folder: Path, facts: Mapping[str, Any]) -> str:
-    """Write the manifest of a folder; nothing may be added to it afterwards.
+    """Write the manifest of a folder, each file with its size and hash; none may be added later.
 
     Args:
         folder: The bundle under construction.

@@ -1,4 +1,4 @@
-"""The files of a CSV: as UTF-8, by their header, and what is wrong with them.
+"""The files of a CSV: as UTF-8, the query that parses them, and what is wrong with them.
 
 Where the fault lies, and what the file holds there, is for the curator log.
 
