@@ -187,7 +187,9 @@ def check_product_columns(document: Document, findings: Findings) -> None:
             found = ConfigError(
                 f"{which} would be written to the same file.",
                 where=document.where(("products", product)),
-                next_step=f"Rename {'a level of the geography' if twice else 'one of them'}.",
+                next_step="Name each level once in 'at', or rename a level of the geography."
+                if twice
+                else "Rename one of them.",
             )
             findings.errors.append(found)
         stems |= written

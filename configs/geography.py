@@ -72,7 +72,7 @@ class GeographyConfig(Section):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Line:
     """A line of a file, with what a message names it by."""
 
@@ -109,6 +109,7 @@ def geographies(
     for name, section in config.items():
         with findings.noting():
             lines: dict[str, list[_Line]] = {}
+            codes = {str(code): str(code) for code in getattr(columns.get(name), "categories", ())}
             for key in FILES:
                 if (given := getattr(section, key)) is None:
                     continue
@@ -124,13 +125,22 @@ def geographies(
                     features = path.suffix in _FEATURES
                     written = _outlined(text, label) if features else text.splitlines()
                     texts["geography", name, key] = as_value(written)
-                lines[key] = list(_parsed(written, label, features=features))
+                lines[key] = list(_parsed(written, label, codes, features=features))
             found[name] = _geography(name, section, columns, lines, document)
     return found, texts
 
 
-def _parsed(written: Sequence[str], label: str, *, features: bool = False) -> Iterator[_Line]:
-    """The lines that are not empty, the header first; or those that features became."""
+def _parsed(
+    written: Sequence[str], label: str, codes: dict[str, str], *, features: bool = False
+) -> Iterator[_Line]:
+    """The lines that are not empty, the header first; or those that features became.
+
+    Args:
+        written: Lines, or those of features.
+        label: What messages call the file.
+        codes: By text the one string that stands for it in memory; gets further ones.
+        features: Whether the lines are those of features.
+    """
     for number, text in enumerate(written, 0 if features else 1):
         if text.strip():
             try:
@@ -139,7 +149,8 @@ def _parsed(written: Sequence[str], label: str, *, features: bool = False) -> It
                 raise ConfigError(
                     "The line is not one of a CSV file.", where=f"{label}, line {number}"
                 ) from None
-            yield _Line(values, label, number, "feature" if features else "line")
+            shared = tuple(codes.setdefault(value, value) for value in values)
+            yield _Line(shared, label, number, "feature" if features else "line")
 
 
 def _geography(
@@ -272,12 +283,14 @@ def _check_depths(levels: Sequence[str], above: Above, file: str) -> None:
             depth, at = depth + 1, above[at][0]
         problem, next_step = "", ""
         if at in above:
-            problem = f"lies in itself, by way of '{parent}'"
+            problem = "lies in itself" + f", by way of '{parent}'" * (parent != code)
+            next_step = "Say in which larger place it lies; a blank is the root."
         elif at:
             problem = f"lies in '{at}', which is not in the file"
             next_step = "Give that place a line of its own."
         elif depth >= len(levels):
             problem = f"lies {depth} levels below the root, and {len(levels) - 1} are named"
+            next_step = "Name them all in 'levels', or leave the place out."
         if problem:
             raise ConfigError(
                 f"The place '{code}' {problem}.",

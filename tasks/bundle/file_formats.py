@@ -389,7 +389,7 @@ def _read_parquet(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBat
     """The record batches of a file, which holds its own schema."""
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:  # which keeps what is read
         columns = max(file.metadata.num_columns, 1)
         yield from file.iter_batches(batch_size=max(_ROWS, _VALUES // columns))
 

@@ -24,12 +24,12 @@ def metadata_files(folder: Path, *, with_sdmx: bool = False) -> Iterator[tuple[s
     yield linked_data.CROISSANT_NAME, _text(linked_data.croissant_dataset(publication))
     yield CITATION_NAME, citation_file(publication.package).encode()
     for table in sdmx.tables(publication) if with_sdmx else ():
-        yield sdmx_paths(table.product)[0], sdmx.observations(table)
+        yield sdmx_paths(table.stem)[0], sdmx.observations(table)
 
 
-def sdmx_paths(product: str) -> tuple[str, str]:
-    """Where a product's table is in SDMX, if it is: its values, and their structure."""
-    return f"{SDMX}/{product}.csv", f"{SDMX}/{product}_structure.xml"
+def sdmx_paths(stem: str) -> tuple[str, str]:
+    """Where the table of a file is in SDMX, if it is: its values, and their structure."""
+    return f"{SDMX}/{stem}.csv", f"{SDMX}/{stem}_structure.xml"
 
 
 def structure_files(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -37,7 +37,7 @@ def structure_files(folder: Path) -> Iterator[tuple[str, bytes]]:
     from statpress.tasks.catalogues.sdmx import structure
 
     for table in sdmx.tables(Publication(folder)):
-        yield sdmx_paths(table.product)[1], structure(table)
+        yield sdmx_paths(table.stem)[1], structure(table)
 
 
 def write_metadata(folder: Path, *, with_sdmx: bool) -> None:
@@ -58,13 +58,20 @@ def changed_metadata(folder: Path) -> list[str]:
     if not any((folder / name).exists() for name in NAMES):
         return []  # of an earlier version
     made = dict(metadata_files(folder, with_sdmx=(folder / SDMX).is_dir()))
-    if not (folder / CITATION_NAME).exists():
-        del made[CITATION_NAME]  # of an earlier version
+    for later in (CITATION_NAME, *_of_places(folder)):
+        if not (folder / later).exists():
+            made.pop(later, None)  # of an earlier version
     return [
         path
         for path, content in made.items()
         if not (folder / path).is_file() or (folder / path).read_bytes() != content
     ]
+
+
+def _of_places(folder: Path) -> list[str]:
+    """The tables of places in SDMX, which earlier versions did not write."""
+    found = sdmx.tables(Publication(folder))
+    return [sdmx_paths(each.stem)[0] for each in found if each.stem != each.product]
 
 
 def rehearse_metadata(folder: Path, *, with_sdmx: bool) -> None:

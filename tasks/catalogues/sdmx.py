@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -102,6 +103,10 @@ VALUE, ERROR, PROJECTED, STATUS, FREEDOM = (
 )  # fmt: skip
 FREQUENCY, LOWER, UPPER, LEVEL = "FREQ", "LOWER", "UPPER", "CONFIDENCE"
 """Further ones of a series."""
+AREA = "REF_AREA"
+"""Of a table of places, that of its level."""
+_MOST_ROWS = 10**7
+"""Of a table of places: as many as another table has cells at most."""
 _RESERVED = (TIME, VALUE, ERROR, PROJECTED, STATUS, FREEDOM, "STRUCTURE", "STRUCTURE_ID", "ACTION")
 _OTHER, _UNKNOWN, _NOT_APPLICABLE = "_O", "_U", "_Z"
 _FIGURES = {VALUE: "estimate", ERROR: "standard_error", PROJECTED: "projected"}
@@ -177,10 +182,18 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Table:
-    """A product of kind ``table`` as a dataflow."""
+    """A product of kind ``table`` as a dataflow, or the table of places that a file of it has.
+
+    Attributes:
+        publication: The bundle's public files.
+        product: Its name.
+        stem: Of its file.
+        id: Of the dataflow.
+    """
 
     publication: Publication
     product: str
+    stem: str
     id: str
 
     @property
@@ -192,12 +205,18 @@ class Table:
     def resource(self) -> Mapping[str, Any]:
         """Its file as the data package describes it."""
         stems = (r for r in self.publication.package["resources"] if "schema" in r)
-        return next(r for r in stems if r["path"].rpartition(".")[0] == f"data/{self.product}")
+        return next(r for r in stems if r["path"].rpartition(".")[0] == f"data/{self.stem}")
 
     @property
     def title(self) -> str:
         """For people."""
-        return str(self.resource.get("title", self.product))
+        return str(self.resource.get("title", self.stem))
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """By component the column of the file; some tables of places have no projected counts."""
+        names = {each["name"] for each in self.resource["schema"]["fields"]}
+        return {id: name for id, name in _FIGURES.items() if name in names}
 
     @property
     def created(self) -> str | None:
@@ -206,11 +225,16 @@ class Table:
 
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """Its declared columns; the first of dates without nulls, next to others, is the time."""
+        """Its declared columns; the first of dates without nulls, next to others, is the time.
+
+        That of places comes first in its file.
+        """
         fields = [each for each in self.resource["schema"]["fields"] if "declared" in each]
         columns = [column_from(each["declared"]) for each in fields]
         times = [i for i, c in enumerate(columns) if isinstance(c, Date) and not c.missing]
-        ids = components([each["name"] for each in fields], _RESERVED)
+        areas = _has_places(self.publication.privacy["products"][self.product])
+        ids = components([each["name"] for each in fields], (*_RESERVED, *[AREA] * areas))
+        ids[:areas] = [AREA] * areas
         if times and len(columns) > 1:
             ids[times[0]] = TIME
         found = (
@@ -256,15 +280,31 @@ def _publisher(publication: Publication) -> str:
 
 
 def tables(publication: Publication) -> tuple[Table, ...]:
-    """The products of kind ``table``."""
+    """The products of kind ``table``, and all tables of products of places but the largest."""
     stated = publication.privacy["products"]
-    names = [
-        name
-        for name, each in stated.items()
-        if each.get("kind") == "table" and each["mechanism"] != PlaceTables.name
-    ]
-    ids = components(names)
-    return tuple(Table(publication, name, id) for name, id in zip(names, ids, strict=True))
+    found = []
+    for name, each in stated.items():
+        if each.get("kind") == "table":
+            places = _has_places(each)
+            found += [(name, stem) for stem in (_stems(publication, name) if places else [name])]
+    ids = components([stem for _, stem in found])
+    return tuple(Table(publication, *names, id) for names, id in zip(found, ids, strict=True))
+
+
+def _has_places(stated: Mapping[str, Any]) -> bool:
+    return bool(stated["mechanism"] == PlaceTables.name)
+
+
+def _stems(publication: Publication, product: str) -> list[str]:
+    """The files of a product of places that are tables, each once whatever its formats."""
+    found = []
+    for resource in publication.package["resources"]:
+        fields = resource.get("schema", {}).get("fields", ())
+        declared = [column_from(each["declared"]) for each in fields if "declared" in each]
+        own = declared and resource.get("product") == product
+        if own and math.prod(column.size for column in declared) <= _MOST_ROWS:
+            found.append(resource["path"].rpartition(".")[0].removeprefix("data/"))
+    return list(dict.fromkeys(found))
 
 
 def observations(table: Table) -> bytes:
@@ -274,8 +314,9 @@ def observations(table: Table) -> bytes:
 
     dimensions = table.dimensions
     ids = [each.id for each in dimensions]
-    names = ["STRUCTURE", "STRUCTURE_ID", "ACTION", *ids, *_FIGURES, STATUS, FREEDOM]
-    schema = pa.schema([pa.field(n, pa.float64() if n in _FIGURES else pa.string()) for n in names])
+    figures = table.figures
+    names = ["STRUCTURE", "STRUCTURE_ID", "ACTION", *ids, *figures, STATUS, FREEDOM]
+    schema = pa.schema([pa.field(n, pa.float64() if n in figures else pa.string()) for n in names])
     constant = {
         "STRUCTURE": "dataflow",
         "STRUCTURE_ID": f"{table.agency}:{table.id}({VERSION})",
@@ -288,7 +329,7 @@ def observations(table: Table) -> bytes:
     with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as writer:
         for batch in _batches(table):
             columns = {each.id: _coded(each, batch) for each in dimensions}
-            columns |= {id: batch.column(name) for id, name in _FIGURES.items()}
+            columns |= {id: batch.column(name) for id, name in figures.items()}
             columns |= {
                 name: pa.repeat(pa.scalar(text), batch.num_rows) for name, text in constant.items()
             }
@@ -300,10 +341,10 @@ def _batches(table: Table) -> Iterator[pa.RecordBatch]:
     """The rows of the table's file, whichever format it has."""
     import pyarrow as pa
 
-    path = written_file(table.publication.folder, table.product)
+    path = written_file(table.publication.folder, table.stem)
     assert path is not None
     schema = schema_of(Domain(tuple(each.column for each in table.dimensions)))
-    for name in _FIGURES.values():
+    for name in table.figures.values():
         schema = schema.append(pa.field(name, pa.float64(), nullable=False))
     return read_batches(path, schema)
 
@@ -341,7 +382,8 @@ def structure(table: Table) -> bytes:
     lists = {each.id: _code_list(table, each) for each in table.dimensions if each.coded}
     concepts = {each.id: (each.name, _type_of(each)) for each in table.dimensions}
     concepts |= {VALUE: (measure_in_words(table), DataType.DOUBLE)}
-    return _message(table, concepts, lists, _OF_TABLES, STATUSES)
+    attributes = [id for id in _OF_TABLES if id in table.figures or id not in _FIGURES]
+    return _message(table, concepts, lists, attributes, STATUSES)
 
 
 def _message(

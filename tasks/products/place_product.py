@@ -59,6 +59,7 @@ from statpress.tasks.products.true_errors import (
     covered,
     largest_grid,
 )
+from statpress.tasks.source.file_numbers import bytes_on_disk
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -185,7 +186,7 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
         mechanism = product.mechanism
         cells, places = mechanism.blocks.largest, sum(mechanism.places.tree.sizes)
         rows = min(mechanism.rows(n_cells=0), cells)
-        domains = (domain_of(mechanism.places, product.domain, t) for t in mechanism.tables)
+        domains = [domain_of(mechanism.places, product.domain, t) for t in mechanism.tables]
         columns = (column for own in domains for column in own.columns)
         return WorkingMemory(
             draw=2**28 + 64 * cells + 200 * places,
@@ -194,6 +195,7 @@ class TablesOfPlaces(ProductKind[PlaceTables, NoisyPlaces, DerivedPlaces]):
             kept=80 * cells + 200 * places,
             figure=f"{cells:,} cells of places at once",
             next_step="Use smaller tables at the lowest levels, or declare levels between.",
+            files=sum(bytes_on_disk(own.n_cells) * 2 for own in domains),
         )
 
     def stated(self, product: Planned, raw: NoisyPlaces | None = None) -> dict[str, Any]:

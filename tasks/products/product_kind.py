@@ -49,6 +49,7 @@ class WorkingMemory:
         kept: From post-processing to the end of the run.
         figure: What decides, in words, such as ``1,000,000 cells``.
         next_step: What helps.
+        files: Bytes on disk, in the run's private folder, from the draw to the end of the run.
     """
 
     draw: int
@@ -57,6 +58,7 @@ class WorkingMemory:
     kept: int
     figure: str
     next_step: str
+    files: int = 0
 
     def check(self, where: str) -> None:
         """Refuse before the charge what could not be post-processed here after it.

@@ -161,7 +161,7 @@ def open_run(
         remove_abandoned(waiting, BUILDING)  # never a prepared bundle: that has another name
         beside = waiting if reviewed else directory
         building = claim(beside / f"{BUILDING}{run_id}")
-        _check_space(directory, plan, len(release.config.publish.formats))
+        _check_space(directory, work, plan, len(release.config.publish.formats))
         yield Run(
             context=context,
             reviewed=reviewed,
@@ -197,7 +197,7 @@ def open_rehearsal(
         work = claim(home.folder("work") / run_id)
         make_directory(directory, home)
         remove_abandoned(directory, BUILDING)
-        _check_space(directory, plan, len(release.config.publish.formats))
+        _check_space(directory, work, plan, len(release.config.publish.formats))
         yield Run(
             context=context,
             reviewed=False,
@@ -317,15 +317,28 @@ def make_directory(directory: Path, home: Home) -> None:
         raise OutputNotWritableError(f"The publishing directory {reason}.", where=str(directory))
 
 
-def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
+def _check_space(directory: Path, work: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
+    from statpress.tasks.source.scanning import bytes_per_record  # takes long
+
     values = sum(kind_of(product).publication(product).most_values for product in plan.products)
-    needed = 4 * values * n_formats + 2**20
-    if shutil.disk_usage(directory).free < needed:
-        raise OutputNotWritableError(
-            f"The bundle may need {needed / 2**20:.0f} MiB; the disk has less free.",
-            where=str(directory),
-        )
+    bundle = 4 * values * n_formats + 2**20
+    files = sum(kind_of(product).working_memory(product).files for product in plan.products)
+    if files and plan.coded is not None and plan.privacy.unit_records == 1:
+        files += plan.privacy.n_records * bytes_per_record(plan.coded)
+    together = bundle + files if os.stat(work).st_dev == os.stat(directory).st_dev else 0
+    for folder, needed, what in (
+        (directory, bundle, "The bundle"),
+        (work, files, "The run's private folder"),
+        (directory, together, "The bundle and the run's private folder together"),
+    ):
+        if shutil.disk_usage(folder).free < needed:
+            raise OutputNotWritableError(
+                f"{what} may need {needed / 2**20:,.0f} MiB; the disk has less free. "
+                "Nothing was charged.",
+                where=str(folder),
+                next_step="Free space on the disk, or use another one.",
+            )
 
 
 _TOLD = 3

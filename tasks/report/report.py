@@ -499,7 +499,9 @@ def contents(words: PublicWords, parts: Parts) -> Grid:
     """A line for each product, with its files."""
     rows: list[Sequence[Text]] = []
     for name, part in parts.items():
-        in_sdmx = ({"path": path} for path in sdmx_paths(name) if (words.folder / path).is_file())
+        stems = dict.fromkeys(Path(each["path"]).stem for each in words.resources(name))
+        paths = (path for stem in stems for path in sdmx_paths(stem))
+        in_sdmx = ({"path": path} for path in paths if (words.folder / path).is_file())
         listed = [_file(words, each) for each in (*words.resources(name), *in_sdmx)]
         rows.append([link(f"#product-{name}", words.title_of(name)), part.words, _joined(listed)])
     return Grid(("what", "it is", "files"), rows, title="Contents")

@@ -22,6 +22,7 @@ from statpress.mechanisms.errors import BundleVerificationError, StatpressError
 from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.bundle.manifest import CONFIG, understood, verify_bundle
 from statpress.tasks.catalogues.linked_data import Publication
+from statpress.tasks.pages.blocks import PlaceMap
 from statpress.tasks.products.distributions import TrackedFigure
 from statpress.tasks.products.product_kind import kind_named
 
@@ -134,6 +135,24 @@ class SeriesBundle:
                 kind = kind_named(stated["kind"], stated["mechanism"])
                 own = [e for e in publication.package["resources"] if e.get("product") == name]
                 found[name] = list(kind.tracked(publication.folder, name, stated, own))
+        return found
+
+    @cached_property
+    def maps(self) -> Mapping[str, PlaceMap]:
+        """By product the map of its report, if it has one.
+
+        Raises:
+            BundleVerificationError: This version cannot read its figures.
+        """
+        publication, found = self.publication, dict[str, PlaceMap]()
+        with understood(publication.folder):
+            for name, stated in publication.privacy["products"].items():
+                if "geography" in stated:
+                    kind = kind_named(stated["kind"], stated["mechanism"])
+                    own = [e for e in publication.package["resources"] if e.get("product") == name]
+                    blocks = kind.part(publication.folder, name, stated, own).section.blocks
+                    drawn = [each for each in blocks if isinstance(each, PlaceMap)]
+                    found |= {name: drawn[0]} if drawn else {}
         return found
 
 

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -216,11 +216,18 @@ class SeriesWords:
 
     @cached_property
     def products(self) -> list[Section]:
-        """A section for each product, and in it charts for each column or pair of columns."""
+        """A section for each product: charts for each column or pair of columns, or its map.
+
+        A map is that of the newest period.
+        """
         groups: dict[str, dict[tuple[str, ...], list[Line]]] = {}
         for line in self.data.lines:
             names = tuple(name for name, _ in line.cell)
             groups.setdefault(line.product, {}).setdefault(names, []).append(line)
+        maps = {
+            name: replace(drawn, title=f"{drawn.title}, {self.data.newest.period}")
+            for name, drawn in self.data.newest.maps.items()
+        }
         titles = {
             each["name"]: each.get("title", each["name"])
             for bundle in self.data.bundles
@@ -230,9 +237,12 @@ class SeriesWords:
             Section(
                 f"product-{name}",
                 titles.get(name, name),
-                [self._trends(names, lines) for names, lines in own.items()],
+                [
+                    *(self._trends(names, lines) for names, lines in groups.get(name, {}).items()),
+                    *([maps[name]] if name in maps else []),
+                ],
             )
-            for name, own in groups.items()
+            for name in dict.fromkeys((*groups, *maps))
         ]
 
     def _trends(self, names: Sequence[str], lines: Sequence[Line]) -> Trends:

@@ -12,18 +12,14 @@ by their fates only, some at a time, in grouping sets of the same scan. Where co
 wanted and no table, the fates are counted as the codes are written.
 
 ``scan_of``, ``kept_profile`` and ``counted_of`` do this as a release's config and plan ask for it.
-``FileRoom`` makes large arrays of integers as files of a run's private folder, of which some rows
-are in memory.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
-import math
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -39,12 +35,10 @@ from statpress.mechanisms.domain.contingency_table import (
     ContingencyTable,
     Counted,
     GroupCounts,
-    Numbers,
     PackedCodes,
     Room,
     check_groups,
     counted_at,
-    in_memory,
     smallest_unsigned,
 )
 from statpress.mechanisms.domain.domain import Domain
@@ -70,6 +64,7 @@ from statpress.tasks.source.discretise import (
     coded_column,
 )
 from statpress.tasks.source.engine import OpenSource, Source, engine_of, open_source
+from statpress.tasks.source.file_numbers import FileRoom
 from statpress.tasks.source.guarding import new_file, writable, write_all
 
 if TYPE_CHECKING:
@@ -587,64 +582,3 @@ def counted_of(
         n_records = release.privacy.n_records
         coded = spill(source, plan.coded, n_records=n_records, folder=folder, units=units, key=key)
     return Counted(joint, coded)
-
-
-IN_MEMORY = 2**20
-"""Numbers up to which an array is held in memory."""
-
-
-@dataclass(frozen=True)
-class FileRoom:
-    """Makes arrays of zeros, large ones as files.
-
-    Args:
-        folder: Of mode 0700.
-    """
-
-    folder: Path
-
-    def __call__(self, shape: tuple[int, ...]) -> Numbers:
-        """Zeros int64 of a shape.
-
-        Raises:
-            OSError: The disk is full, or fails.
-        """
-        if math.prod(shape) <= IN_MEMORY:
-            return in_memory(shape)
-        path = self.folder / f"{uuid.uuid4().hex}.numbers"
-        zeros = np.zeros(IN_MEMORY, np.int64)
-        with new_file(path) as file:  # whole, so that no later write finds the disk full
-            for first in range(0, math.prod(shape), IN_MEMORY):
-                write_all(file, zeros[: math.prod(shape) - first].data.cast("B"))
-        return FileNumbers(path, shape)
-
-
-@dataclass(frozen=True)
-class FileNumbers:
-    """An array int64 in a file; slices of its first axis are read and written, in memory.
-
-    Args:
-        path: Of the file, of its owner only.
-        shape: Of the array.
-    """
-
-    path: Path
-    shape: tuple[int, ...]
-
-    def __getitem__(self, rows: slice) -> NDArray[np.int64]:
-        first, n, width = self._place(rows)
-        found = np.fromfile(self.path, np.int64, n * width, offset=8 * first * width)
-        return found.reshape(n, *self.shape[1:])
-
-    def __setitem__(self, rows: slice, values: NDArray[Any]) -> None:
-        first, n, width = self._place(rows)
-        whole = np.ascontiguousarray(np.broadcast_to(values, (n, *self.shape[1:])), np.int64)
-        with self.path.open("r+b", buffering=0) as file:
-            file.seek(8 * first * width)
-            write_all(file, whole.data.cast("B"))
-
-    def _place(self, rows: slice) -> tuple[int, int, int]:
-        first, last, step = rows.indices(self.shape[0])
-        if step != 1:
-            raise ValueError("rows are read and written one after the other")
-        return first, max(last - first, 0), math.prod(self.shape[1:])

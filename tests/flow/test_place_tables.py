@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,23 +14,27 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import N
 from people import RECORD, count_persons, put, put_people
+from requirements import needed
 
 import statpress
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.rehearsal import run_rehearsal
-from statpress.mechanisms.errors import ConfigError, QueryError
+from statpress.mechanisms.errors import ConfigError, OutputNotWritableError, QueryError
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.bundle.rows import read_codes
+from statpress.tasks.catalogues.metadata_files import changed_metadata
 from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.products.noisy_tables import published_marginals, published_places
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.reprint import check_reprint, reprint
+from statpress.tasks.source import file_numbers
 
 LEAVES = ["A1", "A2", "B1", "B2", "B3", "C"]
 PLACES = "state,tract\nA,A1\nA,A2\nB,B1\nB,B2\nB,B3\nC,\nD,D1\n"
@@ -240,6 +246,70 @@ def test_bad_places_are_named_and_nothing_is_charged(places: Any, lines: str, pr
     assert problem in str(refused.value)
     assert [entry.kind for entry in places.entries()] == ["register"]
     assert places.bundles() == []
+
+
+def test_a_disk_without_room_for_the_tables_is_told_before_the_charge(
+    places: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn and whole numbers lie in files of the run's folder, eight bytes each."""
+    monkeypatch.setattr(file_numbers, "IN_MEMORY", 1)
+    plan = PlannedOrder.of(Order(places.config)).plan
+    (tables,) = (each for each in plan.products if each.name == "people")
+    files = sum(kind_of(each).working_memory(each).files for each in plan.products)
+    assert files >= 16 * tables.mechanism.rows(n_cells=0)
+    values = sum(kind_of(each).publication(each).most_values for each in plan.products)
+    bundle = 4 * values * 2 + 2**20
+    work, usage = places.home.root / "work", shutil.disk_usage
+
+    def free(bytes_free: dict[bool, int]) -> Any:
+        def of(path: Path) -> Any:
+            inside = work in (Path(path), *Path(path).parents)
+            return SimpleNamespace(free=bytes_free[inside])
+
+        return of
+
+    for little, where in (
+        ({True: files - 1, False: 2**40}, "private folder may need"),
+        ({True: 2**40, False: bundle + files - 1}, "together"),
+    ):
+        monkeypatch.setattr(shutil, "disk_usage", free(little))
+        with pytest.raises(OutputNotWritableError, match=f"{where}.*Nothing was charged"):
+            places.run()
+        assert verify_ledger(places.home).entries == 1
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    places.run()
+
+
+def test_tables_of_places_in_sdmx_have_a_reference_area(places: Any) -> None:
+    needed("pysdmx")
+    from pysdmx.io import get_datasets, read_sdmx
+
+    cycle = "{state: [[age, pay], [pay, region], [age, region]]}"  # the last is not read
+    places.replace("columns: [age], at: [state]", f"at: {cycle}")
+    places.replace("domain:", "about:\n  publisher: {name: Office}\ndomain:")
+    places.replace("publish: {", "publish: {sdmx: true, ")
+    bundle = places.run().bundle
+    stems = [*(f"people_{each}" for each in ("nation", "state", "state_2", "tract")),
+             *(f"totals_state{each}" for each in ("", "_2", "_3"))]  # fmt: skip
+    made = {path.stem for path in (bundle / "sdmx").glob("*.csv")}
+    assert made == {*stems, "regions"}
+    for stem in stems:
+        structure = bundle / "sdmx" / f"{stem}_structure.xml"
+        read_sdmx(structure, validate=True)
+        (found,) = get_datasets(bundle / "sdmx" / f"{stem}.csv", structure)
+        table = pq.read_table(bundle / "data" / f"{stem}.parquet").to_pandas()
+        assert (found.data["REF_AREA"] == table.iloc[:, 0]).all()
+        assert (found.data["OBS_VALUE"] == table["estimate"]).all()
+        names = {each.id: each for each in found.structure.components}
+        assert {each.id for each in names["REF_AREA"].enumeration} == set(table.iloc[:, 0])
+        assert ("PROJECTED" in names) == ("projected" in table) == (stem != "totals_state_3")
+        assert f"sdmx/{stem}.csv" in (bundle / "report.html").read_text()
+    verify_bundle(bundle)
+    own = bundle / "sdmx" / "people_state.csv"
+    own.write_text(own.read_text().replace("A", "B", 1))
+    assert changed_metadata(bundle) == ["sdmx/people_state.csv"]
+    own.unlink()  # as in a bundle of an earlier version
+    assert changed_metadata(bundle) == []
 
 
 def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> None:

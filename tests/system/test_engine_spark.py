@@ -8,14 +8,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from coded import codes_of
+from estimating import seeded
 from generated_sources import tables, totals_of
+from geographies import of_tree, tree_of
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from requirements import needed
@@ -34,6 +36,10 @@ from spark_sources import (
 
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, parts_of
 from statpress.mechanisms.errors import SourceUnavailableError
+from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKnobs
+from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.tasks.source import files, postgres
 from statpress.tasks.source.aggregates import Units, count, profile, size_of
 from statpress.tasks.source.engine import Credentials, Snapshot
@@ -121,7 +127,7 @@ def test_many_records_on_all_three(
     monkeypatch: pytest.MonkeyPatch,
     n: int,
 ) -> None:
-    """One joint table, three of fewer columns, and the profile, from the same records."""
+    """Joint tables, the profile, and by one seed tables of places and records with places."""
     import duckdb
     import psycopg
 
@@ -147,9 +153,38 @@ def test_many_records_on_all_three(
         scanned = scan(each, OF_RECORDS, domains, scratch=tmp_path)
         assert scanned.profile.n_records == n
         tables = [(t.cells.tolist(), t.counts.tolist()) for t in scanned.tables()]
-        found.append((scanned.profile, tables))
+        places = records_with_places(each, n, tmp_path / f"places-{each.engine}")
+        found.append((scanned.profile, tables, *places))
     assert found[0] == found[1] == found[2]
     assert all(sum(counts) == n for _, counts in found[0][1])
+    assert len(found[0][2]) == n and len({place for place, *_ in found[0][2]}) == 51
+
+
+def records_with_places(source: Any, n: int, folder: Path) -> tuple[list[tuple[int, ...]], str]:
+    """Records of a source with their states, drawn with one seed; and the digest of the tables."""
+    drawn, tree = [], tree_of(["nation", "region", "state"], [0] * 5, [i // 11 for i in range(51)])
+    knobs = PlaceTablesKnobs(
+        at={"nation": [["pay", "name"]], "state": [["pay"], ["name"]]},
+        geography=of_tree("state", tree),
+    )
+    folder.mkdir()
+    for at, (names, kind, asked) in enumerate((
+        (("state", "pay", "name"), PlaceTables, knobs),
+        (("pay", "name"), Marginals, MarginalsKnobs(copies=1)),
+    )):  # fmt: skip
+        own = OF_RECORDS.project(names)
+        target = Target(epsilon=4.0, delta=1e-6, n_records=n, n_cells=own.n_possible, domain=own)
+        place = folder / str(at)
+        place.mkdir()
+        coded = scan_wide(source, OF_RECORDS, own, n_records=n, folder=place).coded
+        mechanism: Any = kind.calibrate(asked, target)
+        drawn.append((mechanism, mechanism.release(coded, seeded(at)), own))
+    (_, tables, _), (records, raw, own) = drawn
+    codes = records.postprocess(raw).codes
+    placed = PlacesOfRecords(tables).codes(own, codes)
+    return list(zip(placed.tolist(), *(each.tolist() for each in codes), strict=True)), (
+        tables.digest()
+    )
 
 
 def test_faults_of_files(session: SparkSource, tmp_path: Path) -> None:

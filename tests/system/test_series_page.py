@@ -5,6 +5,8 @@ Pictures and the printed page are files of the test run (tests/README.md).
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +23,16 @@ pytestmark = pytest.mark.system
 WIDTHS = (360, 768, 1280)
 LAST = "datapackage.json."
 PRODUCTS = """\
+geography:
+  region:
+    levels: [country, half]
+    file: ["country,half", "all,north", "all,south"]
+    boundaries: ["place,row,column", "north,1,1", "south,2,1"]
 products:
   regions: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [region, born],
-    share: 0.6, title: Regions by year of birth}
-  income: {accept: mostly_noise, kind: estimate, statistic: mean, columns: [pay], share: 0.4}
+    share: 0.4, title: Regions by year of birth}
+  income: {accept: mostly_noise, kind: estimate, statistic: mean, columns: [pay], share: 0.3}
+  halves: {accept: mostly_noise, kind: table, at: {country: [[born]], half: [[born]]}, share: 0.3}
 publish: {directory: releases, formats: [csv]}
 """
 
@@ -39,6 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) 
         agency.text = head.replace("delta: 0", "delta: 1.0e-8") + PRODUCTS
         agency.replace("last: 2000-12-31", "last: 1969-12-31")
         agency.replace("epsilon: 0.1", "epsilon: 0.4")
+        agency.replace("[north, south], other: true, missing: true", "[north, south]")
         rng = np.random.default_rng(1)
         months = ["2026-01", "2026-02", "2026-03", "2026-05", "2026-06", "2026-07"]
         for number, month in enumerate(months):
@@ -48,6 +57,8 @@ def page(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) 
             pq.write_table(table, agency.folder / "data" / f"{month}.parquet")
             if month == "2026-05":
                 agency.replace("[north, south]", "[north, south, <east>]")
+                agency.replace('"all,south"]', '"all,south", "all,<east>"]')
+                agency.replace('"south,2,1"]', '"south,2,1", "<east>,1,2"]')
             if month == "2026-07":
                 (bundle,) = office.bundles()["2026-02"]
                 (bundle / "README.md").write_text("")
@@ -122,3 +133,20 @@ def test_everything_that_folds_opens_by_keyboard(page: Path, browser: Browser) -
         "  each => { each.focus(); return document.activeElement === each; })"
     )
     assert reached is True
+
+
+def test_the_map_is_that_of_the_newest_report(page: Path, browser: Browser) -> None:
+    def data(path: Path) -> Any:
+        (text,) = re.findall(r'<script type="application/json">(.*?)</script>', path.read_text())
+        return json.loads(text)
+
+    before, newest = (next(page.parent.glob(f"2026-0{m}/*/report.html")) for m in (6, 7))
+    assert data(page) == data(newest) != data(before)
+    browser.see(page.as_uri(), "Map of every country and every half, 2026-07", LAST)
+    for name, rows in (("half", 3), ("country", 1)):
+        browser.run(
+            "(() => { const field = document.querySelector('.map select'); field.focus();"
+            f" field.value = [...field.options].find(each => each.text === '{name}').value;"
+            " field.dispatchEvent(new Event('change')); return 1; })()"
+        )
+        assert browser.run("document.querySelectorAll('.map tbody tr').length") == rows

@@ -181,3 +181,20 @@ def test_types_of_long_csv_are_those_of_all_rows(tmp_path: Path) -> None:
     assert found.to_pydict() == columns
     known = pa.schema([("third", pa.string())])
     assert pa.Table.from_batches(list(read_batches(path, known))).equals(found)
+
+
+def test_a_long_parquet_file_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    """Row groups that were read are not kept."""
+    path, rng = tmp_path / "long.parquet", np.random.default_rng(1)
+    schema = pa.schema([("value", pa.float64())])
+    with path.open("wb") as sink:
+        writer = REGISTERED["parquet"].open_writer(sink, schema)
+        for _ in range(64):
+            writer.write(pa.record_batch([pa.array(rng.random(2**17))], schema=schema))
+        writer.close()
+    before, most, rows = pa.total_allocated_bytes(), 0, 0
+    for batch in read_batches(path, None):
+        rows += batch.num_rows
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == 2**23 and path.stat().st_size > 32 * 2**20
+    assert most < path.stat().st_size / 2

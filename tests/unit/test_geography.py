@@ -113,7 +113,7 @@ FAULTS = {
     "no places": ("state,tract\n", "line 1", "no places"),
     "the root": (WIDE + "nation,x\nnation,\n", "line 7", "is the name of the root"),
     "a cycle": ("place,within\nA,B\nB,A\n", "line 2", "'A' lies in itself, by way of 'B'"),
-    "itself": (PAIRS + "D,D\n", "line 8", "'D' lies in itself"),
+    "itself": (PAIRS + "D,D\n", "line 8", r"'D' lies in itself\. Say in which larger place"),
     "not there": (PAIRS + "D,E\n", "line 8", "'E', which is not in the file"),
     "too deep": (PAIRS + "A11,A1\n", "line 8", "3 levels below the root, and 2 are named"),
     "category not there": (WIDE.replace("B1", "B2"), "release.yaml:7:51", "'B1' of the column"),

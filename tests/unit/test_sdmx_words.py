@@ -23,7 +23,7 @@ def table(mechanism: Any) -> Table:
         "expected_error": {"uniform_share": expected.uniform_share},
     }
     publication: Any = SimpleNamespace(privacy={"products": {"t": stated}})
-    return Table(publication, "t", "T")
+    return Table(publication, "t", "t", "T")
 
 
 def test_the_estimate_of_a_cell_that_was_not_drawn_is_stated_for_sums() -> None:
