@@ -135,11 +135,7 @@ def _parsed(
 ) -> Iterator[_Line]:
     """The lines that are not empty, the header first; or those that features became.
 
-    Args:
-        written: Lines, or those of features.
-        label: What messages call the file.
-        codes: By text the one string that stands for it in memory; gets further ones.
-        features: Whether the lines are those of features.
+    ``codes`` has by text the one string that stands for it in memory; it gets further ones.
     """
     for number, text in enumerate(written, 0 if features else 1):
         if text.strip():

@@ -40,7 +40,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
-from statpress.mechanisms.marginals.pair_cells import Predicted, refined
+from statpress.mechanisms.marginals.pair_cells import Predicted, likely_cells, refined
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.prior import Prior, log_odds
 from statpress.mechanisms.marginals.residuals import (
@@ -581,27 +581,6 @@ def _updated(
     return found
 
 
-_RARE = 3.0  # records of a cell whose columns are independent
-_MOST_WITHHELD = 0.1  # of a row or a column
-
-
-def _likely(table: Floats, rows: Floats, columns: Floats, n: float, variance: float) -> Booleans:
-    """The cells that are not withheld, bool[k_a, k_b].
-
-    A cell that would hold less than ``_RARE`` records if its columns were independent, and has not
-    been seen to hold more than the noise's standard deviation, is not there, unless the cells of
-    its row or of its column together would lose much. What is withheld is about as much as would
-    have been wrong.
-    """
-    rare = (n * np.multiply.outer(rows, columns) < _RARE) & (n * table <= math.sqrt(variance))
-    lost = table * rare
-    few = np.multiply.outer(
-        lost.sum(axis=1) <= _MOST_WITHHELD * rows, lost.sum(axis=0) <= _MOST_WITHHELD * columns
-    )
-    likely: Booleans = ~(rare & few)
-    return likely
-
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """Tables to aim at, in shares.
@@ -704,8 +683,9 @@ class Model:
         smoothed |= {pair: start[pair] for pair in alike if _of_one_person(released.domain, pair)}
         for (a, b), table in smoothed.items():
             if (a, b) in denoised:
-                inside = _likely(table, one_way[a], one_way[b], n, variances[a, b])
-                table = table * (inside & possible[a, b])
+                cells = denoised[a, b].cells
+                likely = likely_cells(cells, n * table, n * one_way[a], n * one_way[b])
+                table = table * (likely & possible[a, b])
             if (a, b) in residuals.values or (a, b) in nearer or not possible[a, b].all():
                 table = fit_pair(table, one_way[a], one_way[b], possible[a, b])
             fitted[a, b] = table

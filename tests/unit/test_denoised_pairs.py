@@ -10,14 +10,13 @@ import pytest
 from statpress.mechanisms.marginals import denoising, latent_classes, pair_cells
 from statpress.mechanisms.marginals.denoising import (
     Basis,
-    _likely,
     _posterior,
     _with_every_category,
     predicted,
 )
 from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair, with_margins
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
-from statpress.mechanisms.marginals.pair_cells import Predicted, refined
+from statpress.mechanisms.marginals.pair_cells import Predicted, likely_cells, refined
 from statpress.mechanisms.marginals.synthesis import one_way_counts
 
 
@@ -152,16 +151,48 @@ def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
     assert errors[0] < 0.5 * errors[1]
 
 
-def test_rare_cells_are_withheld_where_a_line_loses_little() -> None:
-    rows, columns = np.array([0.989, 0.01, 0.001]), np.array([0.985, 0.01, 0.005])
-    table, n, sd = np.multiply.outer(rows, columns), 10_000, 20.0
-    likely = _likely(table, rows, columns, n, sd**2)
-    assert not likely[1, 1] and not likely[1, 2] and likely[0].all() and likely[1, 0]
-    assert not likely[2, 1:].any() and likely[2, 0]
-    table[2] = [0.0, 0.0005, 0.0005]  # all that a row has would go
-    assert _likely(table, rows, columns, n, sd**2)[2].all()
-    table[1, 1] = 1.5 * sd / n  # it has been seen
-    assert _likely(table, rows, columns, n, sd**2)[1, 1]
+def test_rare_and_depleted_cells_are_withheld() -> None:
+    """A cell of the posterior's standard deviation 20 is hidden below 20 records."""
+    rows, columns = np.array([9_800.0, 120.0, 80.0]), np.array([9_850.0, 100.0, 50.0])
+    table = np.multiply.outer(rows, columns) / 10_000
+    cells = Predicted(table, 800.0, table, np.full(table.shape, 800.0))
+    likely = likely_cells(cells, table, rows, columns)
+    rare = np.zeros(table.shape, np.bool_)
+    rare[1:, 1:] = True
+    assert np.array_equal(likely, ~rare)
+
+    seen = table.copy()
+    seen[1, 1] = 500.0  # independent columns would have 1: the mean of both is above 20
+    assert likely_cells(cells, seen, rows, columns)[1, 1]
+
+    lost = table.copy()
+    lost[2] = 70.0, 5.0, 5.0  # more than a tenth of a row would go
+    assert likely_cells(cells, lost, rows, columns)[2].all()
+
+    depleted = table.copy()
+    depleted[0, 0] = 59.0  # hidden, and far below 9 653
+    assert not likely_cells(cells, depleted, rows, columns)[0, 0]
+    depleted[0, 0] = 61.0
+    assert likely_cells(cells, depleted, rows, columns)[0, 0]
+
+
+def test_withholding_rare_cells_takes_more_of_empty_cells_than_of_others() -> None:
+    """Twin: cells withheld by chance, as many, take of both alike."""
+    rng = np.random.default_rng(8)
+    rows, columns = rng.dirichlet(np.full(30, 0.3), 2) * 20_000
+    true = rng.poisson(rng.gamma(0.2, 5.0, (30, 30)) * np.multiply.outer(rows, columns) / 20_000)
+    rows, columns = true.sum(axis=1).astype(float), true.sum(axis=0).astype(float)
+    product = np.multiply.outer(rows, columns) / true.sum()
+    cells = Predicted(true + rng.normal(0, 20.0, true.shape), 400.0, product, product**2 + 1.0)
+    kept = cells.variances / (cells.variances + cells.variance)
+    table = np.maximum(kept * cells.measured + (1 - kept) * cells.means, 0.0)
+    withheld = ~likely_cells(cells, table, rows, columns)
+    by_chance = rng.permutation(withheld.ravel()).reshape(withheld.shape)
+
+    def of_empty(cells: np.ndarray) -> float:
+        return float((table * cells)[true == 0].sum() / (table * cells).sum())
+
+    assert of_empty(withheld) > 2 * of_empty(by_chance)
 
 
 def mixture(seed: int, sizes: tuple[int, ...] = (6, 5, 7, 4, 6)):
