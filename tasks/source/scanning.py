@@ -12,8 +12,6 @@ by their fates only, some at a time, in grouping sets of the same scan. Where co
 wanted and no table, the fates are counted as the codes are written.
 
 ``scan_of``, ``kept_profile`` and ``counted_of`` do this as a release's config and plan ask for it.
-``FileRoom`` makes large arrays of integers as files of a run's private folder, of which some rows
-are in memory.
 """
 
 from __future__ import annotations

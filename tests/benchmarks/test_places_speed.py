@@ -20,7 +20,7 @@ from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKno
 from statpress.mechanisms.places.reading import read_level
 from statpress.mechanisms.places.tree import Tree
 from statpress.mechanisms.sampling.randomness import discrete_gaussian
-from statpress.tasks.source import scanning
+from statpress.tasks.source import file_numbers
 from statpress.tasks.source.file_numbers import FileRoom
 
 SIZES = (5, 2)
@@ -151,7 +151,7 @@ def test_a_release_is_linear_in_places_and_needs_a_fifth_of_the_memory_of_all_at
     """In blocks of 2^12 cells: against a tenth of the places, and against one block."""
     _, whole = released(10_000, tmp_path)
     monkeypatch.setattr(estimates_of_places, "AT_ONCE", 2**12)
-    monkeypatch.setattr(scanning, "IN_MEMORY", 2**12)
+    monkeypatch.setattr(file_numbers, "IN_MEMORY", 2**12)
     released(1_000, tmp_path)  # what is tabulated once
     ratio = float("inf")
     for _ in range(3):  # a busy machine is given another chance

@@ -22,7 +22,7 @@ from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKno
 from statpress.mechanisms.places.readable import read_tables
 from statpress.mechanisms.places.tree import Blocks, Tree
 from statpress.tasks.products import noisy_tables as published
-from statpress.tasks.source import scanning
+from statpress.tasks.source import file_numbers
 from statpress.tasks.source.file_numbers import FileNumbers, FileRoom
 
 AT_ONCE, SIZES = (1, 30, 120), (2, 3, 2)
@@ -204,7 +204,7 @@ def test_the_limit_is_of_what_is_worked_on_at_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_large_arrays_lie_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "IN_MEMORY", 10)
+    monkeypatch.setattr(file_numbers, "IN_MEMORY", 10)
     room = FileRoom(tmp_path)
     assert isinstance(room((5, 2)), np.ndarray) and not list(tmp_path.iterdir())
     numbers = room((7, 2, 3))
@@ -226,7 +226,7 @@ def test_a_release_with_large_arrays_is_the_same(
     made, coded = made_for(tree)
     whole = made.release(coded, WithoutNoise())
     read = whole.whole_numbers(whole.estimates())
-    monkeypatch.setattr(scanning, "IN_MEMORY", 10)
+    monkeypatch.setattr(file_numbers, "IN_MEMORY", 10)
 
     class OnDisk(type(coded)):  # type: ignore[misc]
         room = FileRoom(tmp_path)
