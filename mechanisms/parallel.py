@@ -39,8 +39,10 @@ def threads() -> int:
     return _THREADS.get()
 
 
-def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """The function's result for each part, in order.
+def in_threads(
+    function: Callable[[Part], Result], parts: Sequence[Part], *, at_once: int | None = None
+) -> list[Result]:
+    """The function's result for each part, in order; of ``at_once`` parts at most at a time.
 
     The parts must not depend on how many threads there are, nor share what they change.
 
@@ -48,7 +50,7 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> lis
     ...     in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
-    count = min(threads(), len(parts))
+    count = min(threads(), len(parts), at_once or len(parts))
     if count <= 1:
         return [function(part) for part in parts]
     with ThreadPoolExecutor(count) as pool:

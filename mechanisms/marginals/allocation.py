@@ -215,6 +215,7 @@ MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 """Triples that are measured or that records are fitted to, and cells of one."""
 _FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies by block
 _MOVING = 24  # bytes a record: orders in which records meet, and a column being drawn
+_COPYING = 32  # bytes a record: the same of a copy, with what its thread sets aside
 _BASE = 280 * 2**20  # libraries and their kernels, compiled in this process at worst
 _DENOISED = 64 + 12 * 8  # bytes a cell: as measured, predicted, judged and smoothed
 _CLASSES = 5 * 8  # bytes a pair of codes that classes describe
@@ -625,6 +626,14 @@ def _memory_needed(
 def records_kept(sizes: Sequence[int], n_records: int) -> int:
     """Bytes of the records' codes."""
     return n_records * len(sizes) * (1 if max(sizes) <= 2**8 else 2 if max(sizes) <= 2**16 else 4)
+
+
+def copies_at_once(sizes: Sequence[int], n_records: int) -> int:
+    """How many copies may be drawn at a time in the memory that is foreseen for one.
+
+    Forecasts count the libraries with what fits and with what writes; in a run they are there once.
+    """
+    return 1 + _BASE // (records_kept(sizes, n_records) + _COPYING * n_records)
 
 
 def triple_cells(sizes: Sequence[int]) -> int:

@@ -46,7 +46,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from statpress.mechanisms.domain.contingency_table import GroupCounts
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
+from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, copies_at_once
 from statpress.mechanisms.marginals.analyses import numbers_of
 from statpress.mechanisms.marginals.denoising import (
     Basis,
@@ -231,7 +231,9 @@ class Copies:
                 known=self.released.known,
             )
         posterior = Posterior.of(self.released, model)
-        return tuple(in_threads(functools.partial(self._drawn, posterior, start), generators))
+        at_once = copies_at_once(self.released.sizes, len(start))
+        drawn = functools.partial(self._drawn, posterior, start)
+        return tuple(in_threads(drawn, generators, at_once=at_once))
 
     def _drawn(
         self, posterior: Posterior, start: NDArray[np.unsignedinteger], rng: np.random.Generator

@@ -130,8 +130,12 @@ class LinkedMarginals(Marginals):
                 for one, other in itertools.combinations(columns, 2)
                 if (weight := _weight(one, other)) != 1
             )
-            asked = _placed(knobs.groups, columns)
-            groups = {frozenset(group.columns): group for group in (*pairs, *asked)}
+            groups = {frozenset(group.columns): group for group in pairs}
+            for group in _placed(knobs.groups, columns):
+                if group.weight != 1:
+                    groups[frozenset(group.columns)] = group
+                else:  # what is asked for counts no less than what is not
+                    groups.setdefault(frozenset(group.columns), group)
             knobs = MarginalsKnobs(
                 groups=tuple(groups.values()),
                 one_way_share=knobs.one_way_share,

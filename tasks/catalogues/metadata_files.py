@@ -46,8 +46,11 @@ def write_metadata(folder: Path, *, with_sdmx: bool) -> None:
         (folder / SDMX).mkdir()
         for path, content in structure_files(folder):
             (folder / path).write_bytes(content)
-    for path, content in metadata_files(folder, with_sdmx=with_sdmx):
+    for path, content in metadata_files(folder):
         (folder / path).write_bytes(content)
+    for table in sdmx.tables(Publication(folder)) if with_sdmx else ():
+        with (folder / sdmx_paths(table.stem)[0]).open("wb") as file:
+            sdmx.write_observations(table, file)
 
 
 def changed_metadata(folder: Path) -> list[str]:
@@ -57,13 +60,11 @@ def changed_metadata(folder: Path) -> list[str]:
     """
     if not any((folder / name).exists() for name in NAMES):
         return []  # of an earlier version
-    made = dict(metadata_files(folder, with_sdmx=(folder / SDMX).is_dir()))
-    for later in (CITATION_NAME, *_of_places(folder)):
-        if not (folder / later).exists():
-            made.pop(later, None)  # of an earlier version
+    later = {CITATION_NAME, *_of_places(folder)}
     return [
         path
-        for path, content in made.items()
+        for path, content in metadata_files(folder, with_sdmx=(folder / SDMX).is_dir())
+        if path not in later or (folder / path).exists()  # not of an earlier version
         if not (folder / path).is_file() or (folder / path).read_bytes() != content
     ]
 

@@ -24,7 +24,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -309,6 +309,13 @@ def _stems(publication: Publication, product: str) -> list[str]:
 
 def observations(table: Table) -> bytes:
     """The table as SDMX-CSV 2.0, a row for each row of its file."""
+    sink = io.BytesIO()
+    write_observations(table, sink)
+    return sink.getvalue()
+
+
+def write_observations(table: Table, sink: BinaryIO) -> None:
+    """Write the same into a file, a part of the rows at a time."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -324,7 +331,6 @@ def observations(table: Table) -> bytes:
         STATUS: table.status,
         FREEDOM: table.freedom,
     }
-    sink = io.BytesIO()
     options = pyarrow.csv.WriteOptions(quoting_style="needed")
     with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as writer:
         for batch in _batches(table):
@@ -334,7 +340,6 @@ def observations(table: Table) -> bytes:
                 name: pa.repeat(pa.scalar(text), batch.num_rows) for name, text in constant.items()
             }
             writer.write(pa.record_batch([columns[name] for name in names], schema=schema))
-    return sink.getvalue()
 
 
 def _batches(table: Table) -> Iterator[pa.RecordBatch]:

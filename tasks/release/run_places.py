@@ -161,7 +161,8 @@ def open_run(
         remove_abandoned(waiting, BUILDING)  # never a prepared bundle: that has another name
         beside = waiting if reviewed else directory
         building = claim(beside / f"{BUILDING}{run_id}")
-        _check_space(directory, work, plan, len(release.config.publish.formats))
+        for place in dict.fromkeys((directory, beside)):
+            _check_space(place, work, plan, len(release.config.publish.formats))
         yield Run(
             context=context,
             reviewed=reviewed,

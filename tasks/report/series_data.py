@@ -147,13 +147,19 @@ class SeriesBundle:
         publication, found = self.publication, dict[str, PlaceMap]()
         with understood(publication.folder):
             for name, stated in publication.privacy["products"].items():
-                if "geography" in stated:
+                own = [e for e in publication.package["resources"] if e.get("product") == name]
+                if "geography" in stated and any(map(_has_outlines, own)):
                     kind = kind_named(stated["kind"], stated["mechanism"])
-                    own = [e for e in publication.package["resources"] if e.get("product") == name]
                     blocks = kind.part(publication.folder, name, stated, own).section.blocks
                     drawn = [each for each in blocks if isinstance(each, PlaceMap)]
                     found |= {name: drawn[0]} if drawn else {}
         return found
+
+
+def _has_outlines(resource: Mapping[str, Any]) -> bool:
+    """Whether a file says what a map of places looks like; there may be a million without one."""
+    fields = resource.get("schema", {}).get("fields", ())
+    return any(field["name"] == "outline" for field in fields)
 
 
 @dataclass(frozen=True)

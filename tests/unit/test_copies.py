@@ -16,7 +16,8 @@ from scipy.stats import linregress
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals import synthesis
+from statpress.mechanisms.marginals import copies, synthesis
+from statpress.mechanisms.marginals.allocation import copies_at_once
 from statpress.mechanisms.marginals.analyses import numbers_of
 from statpress.mechanisms.marginals.copies import Posterior, combined
 from statpress.mechanisms.marginals.denoising import Model
@@ -29,6 +30,7 @@ from statpress.mechanisms.marginals.marginals import (
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.marginals.synthesis import drawn_targets
 from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.parallel import threads, using_threads
 
 N = 3000
 SOME = tuple(
@@ -262,3 +264,28 @@ def test_how_much_too_short_naive_intervals_are_is_what_the_copies_show() -> Non
     assert any(slope is not None for _, slope in copies.too_short.values())
     none = dataclasses.replace(copies, number=0)
     assert none.too_short == {}
+
+
+def test_few_copies_of_long_files_are_drawn_at_once_and_all_are_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy in the making takes memory, of which forecasts have as much as they say."""
+    assert copies_at_once((8,) * 5, 10**5) > 50
+    assert copies_at_once((8,) * 5, 2 * 10**6) == 4
+    assert copies_at_once((8,) * 5, 10**8) == 1
+    made, release = drawn(population(np.random.default_rng(1)), 1.0, 1, copies=4)
+    alone = of(made, release)[1]
+    left: list[int] = []
+
+    def seen(*arguments: Any, **further: Any) -> Any:
+        left.append(threads())  # of a copy that is drawn alone
+        return synthesis.synthesise(*arguments, **further)
+
+    with using_threads(3):
+        monkeypatch.setattr(copies, "synthesise", seen)
+        together = of(made, release)[1]
+        monkeypatch.setattr(copies, "copies_at_once", lambda sizes, n: 1)
+        one_by_one = of(made, release)[1]
+    assert left == [1] * 4 + [3] * 4
+    assert all(map(np.array_equal, together, alone))
+    assert all(map(np.array_equal, one_by_one, alone))

@@ -117,6 +117,15 @@ def test_groups_of_a_persons_columns_are_measured_in_every_place(tmp_path: Path)
         LinkedMarginals.calibrate(unknown, target)
 
 
+def test_a_pair_that_is_asked_for_counts_no_less_than_one_that_is_not(tmp_path: Path) -> None:
+    domain = domain_in(tmp_path)
+    target = Target(epsilon=1.0, delta=1e-6, n_records=N, n_cells=1, domain=domain)
+    asked = LinkedKnobs(groups=(ColumnGroup(columns=("age", "relation")),))
+    assert LinkedMarginals.calibrate(asked, target) == LinkedMarginals.calibrate(
+        LinkedKnobs(), target
+    )
+
+
 def there(domain: Domain, codes: np.ndarray) -> np.ndarray:
     """bool[n, places, columns]: where there is somebody, as each column says."""
     presence = Presence.of(domain)

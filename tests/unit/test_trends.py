@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from statpress.mechanisms.domain.columns import Categorical
+from statpress.mechanisms.errors import StatpressError
 from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.pages.blocks import Page, Section, Trend, Trends
 from statpress.tasks.pages.charts import Panel, figures, panels
@@ -251,3 +252,21 @@ def test_a_series_without_such_figures_has_a_page_of_its_budget_and_releases() -
     files = dict(series_files(data))
     assert list(files) == ["series.csv", "datapackage.json", "series.html"]
     assert files["series.html"].count("<svg") == 1 and "2 of 2" in files["series.html"]
+
+
+def test_places_without_outlines_are_not_read_for_a_map() -> None:
+    """There may be a million of them. The twin has outlines, and is read."""
+    stated = {"kind": "table", "mechanism": "place_tables", "geography": {"levels": ["a"]}}
+    for fields, is_read in (([{"name": "place"}], False), ([{"name": "outline"}], True)):
+        resource = {"product": "p", "schema": {"fields": fields}}
+        publication: Any = SimpleNamespace(
+            folder=Path("none"),
+            privacy={"products": {"p": stated}},
+            package={"resources": [{"product": "p"}, resource]},
+        )
+        bundle = SeriesBundle("b", SeriesPeriod.at(24_000, "month"), {}, {}, publication)
+        if is_read:
+            with pytest.raises(StatpressError):
+                bundle.maps  # noqa: B018
+        else:
+            assert bundle.maps == {}
