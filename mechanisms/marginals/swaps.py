@@ -712,7 +712,11 @@ def _replace(
     one_way: Sequence[Floats],
     fixed_columns: set[int],
 ) -> None:
-    """Give one record values that leave its boxes, the most frequent such, column by column."""
+    """Give one record values that leave its boxes, the most frequent such, column by column.
+
+    Where no single column helps, it becomes as a possible record that is near to it.
+    """
+    given = codes[record].copy()
     free = sorted({column for box in boxes for column in box.columns} - fixed_columns)
     for column in [*free, *free]:
         tried = np.repeat(codes[record : record + 1], len(one_way[column]), axis=0)
@@ -721,6 +725,14 @@ def _replace(
         shares = np.where(held == np.min(held), one_way[column], -1.0)
         codes[record] = tried[int(np.argmax(shares))]
         if np.min(held) == 0:
+            return
+    fixed = sorted(fixed_columns)
+    for start in range(0, len(codes), _TRIES):
+        others = codes[start : start + _TRIES]
+        others = others[(others[:, fixed] == given[fixed]).all(axis=1)]
+        others = others[~impossible_records(others, boxes)]
+        if len(others):
+            codes[record] = others[np.argmin((others != given).sum(axis=1))]
             return
     raise ConfigError(
         "The known totals and the structural zeros leave no possible records.",

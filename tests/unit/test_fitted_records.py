@@ -11,6 +11,7 @@ from coded import dependent_codes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals import swaps, target_tables
 from statpress.mechanisms.marginals import swaps as swap_kernel
 from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair
@@ -291,6 +292,23 @@ def test_no_swap_makes_an_impossible_record() -> None:
     assert not box.contains(codes).any()
     swap_towards(blind, wanted(), np.random.default_rng(2))
     assert box.contains(blind).any()  # twin: it would have
+
+
+@pytest.mark.parametrize("known", [(), ((0, 2),)])
+def test_a_record_that_no_single_value_makes_possible_becomes_as_one_that_is(
+    known: tuple[tuple[int, ...], ...],
+) -> None:
+    """Of the first two columns only 0 with 1 is possible; an exact total keeps the first."""
+    one, other = np.array([True, False]), np.array([False, True])
+    boxes = [Box((0, 1), each) for each in ((one, one), (other, other), (other, one))]
+    codes = np.array([[0, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=np.uint8)
+    shares = [np.array([0.4, 0.6]), np.array([0.6, 0.4]), np.array([0.5, 0.5])]
+    if known:
+        with pytest.raises(ConfigError, match="leave no possible records"):
+            swaps.make_possible(codes, boxes, shares, known, np.random.default_rng(1))
+        return
+    swaps.make_possible(codes, boxes, shares, known, np.random.default_rng(1))
+    assert codes.tolist() == [[0, 1, 0], [0, 1, 1], [0, 1, 1]]
 
 
 def test_where_nothing_can_be_cached_it_is_compiled_all_the_same(
