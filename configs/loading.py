@@ -135,7 +135,7 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
             return UnknownKeyError(
                 f"This product has no key '{key}': only products by {' or '.join(others)} do.",
                 where=where,
-                next_step="Remove the key, or name a mechanism that has it and serves this kind.",
+                next_step="Remove the key, or name one of these mechanisms if it serves this kind.",
             )
         hint = nearest(key, _known_keys(detail["loc"]))
         return UnknownKeyError(f"There is no key '{key}' here.{hint}", where=where)

@@ -20,7 +20,12 @@ from typing import Any, ClassVar, Self
 
 from statpress.mechanisms.domain.columns import Column, Slot
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.marginals import (
+    ColumnGroup,
+    Marginals,
+    MarginalsKnobs,
+    check_groups_differ,
+)
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight
 from statpress.mechanisms.marginals.target_tables import KnownTotal
@@ -48,6 +53,9 @@ class LinkedKnobs:
     groups: tuple[ColumnGroup, ...] = ()
     known: Mapping[str, KnownTotal] | None = None
     weight: SurveyWeight | None = field(default=None, metadata=OF_A_SECTION)
+
+    def __post_init__(self) -> None:
+        check_groups_differ(self.groups)
 
 
 class LinkedKind(MicrodataKind):

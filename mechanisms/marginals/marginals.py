@@ -190,8 +190,7 @@ class MarginalsKnobs:
                 where="groups",
                 next_step="List them under 'pairs', with the pairs.",
             )
-        if len({frozenset(group.columns) for group in self.groups}) < len(self.groups):
-            raise ConfigError("Give each group of columns once.", where="groups")
+        check_groups_differ(self.groups)
         shares = {
             "one_way_share": self.one_way_share,
             "screen_share": self.screen_share,
@@ -221,6 +220,16 @@ def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
 
 LEAST_FOR_TRIPLES = 0.03
 """Share of the budget for triples that were asked for where pairs are little above their noise."""
+
+
+def check_groups_differ(groups: Sequence[ColumnGroup]) -> None:
+    """Refuse groups of the same columns.
+
+    Raises:
+        ConfigError: There are such.
+    """
+    if len({frozenset(group.columns) for group in groups}) < len(groups):
+        raise ConfigError("Give each group of columns once.", where="groups")
 
 
 def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:

@@ -115,6 +115,9 @@ def test_groups_of_a_persons_columns_are_measured_in_every_place(tmp_path: Path)
     unknown = LinkedKnobs(groups=(ColumnGroup(columns=("relation", "income")),))
     with pytest.raises(ConfigError, match="no column 'income'"):
         LinkedMarginals.calibrate(unknown, target)
+    one, other = (("age", "relation"), ("relation", "age"))
+    with pytest.raises(ConfigError, match="each group of columns once"):
+        LinkedKnobs(groups=(ColumnGroup(columns=one), ColumnGroup(columns=other, weight=2.0)))
 
 
 def test_a_pair_that_is_asked_for_counts_no_less_than_one_that_is_not(tmp_path: Path) -> None:
