@@ -75,9 +75,10 @@ class LinkedKind(MicrodataKind):
                 where="columns",
                 next_step="Name columns of both tables of the config's section 'tables'.",
             )
+        own = {column.name: column for column in target.domain.columns} if target.domain else {}
         for name, total in (getattr(knobs, "known", None) or {}).items():
             for column in total.columns or (name,):
-                if target.domain is not None and isinstance(target.domain[column], Slot):
+                if isinstance(own.get(column), Slot):
                     raise ConfigError(
                         f"'{column}' is a column of the persons in one place of a household, and "
                         "known totals are of households.",
@@ -132,6 +133,7 @@ class LinkedMarginals(Marginals):
     def calibrate(cls, knobs: Any, target: Target) -> Self:
         """As ``Marginals.calibrate``, for all pairs of columns and without copies."""
         if isinstance(knobs, LinkedKnobs):
+            LINKED.check(knobs, target)
             columns = target.domain.columns if target.domain is not None else ()
             pairs = (
                 ColumnGroup(columns=(one.name, other.name), weight=weight)

@@ -13,7 +13,7 @@ from households import loaded, made_up, record_of
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals.linked_marginals import LINKED, LinkedKnobs, LinkedMarginals
+from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import ColumnGroup
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
@@ -82,7 +82,7 @@ def test_known_totals_of_households_are_met_and_not_measured(tmp_path: Path) -> 
     assert not impossible_records(codes, boxes_of(domain)).any()
     of_place = {"relation_1": KnownTotal(counts=(N, 0, 0, 0, 0))}
     with pytest.raises(ConfigError, match="known totals are of households"):
-        LINKED.check(LinkedKnobs(known=of_place), target)
+        LinkedMarginals.calibrate(LinkedKnobs(known=of_place), target)
 
 
 def test_groups_of_a_persons_columns_are_measured_in_every_place(tmp_path: Path) -> None:
