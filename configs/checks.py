@@ -351,7 +351,14 @@ def compared(
 def check_exports(
     config: ReleaseConfig, columns: Mapping[str, Column], document: Document, findings: Findings
 ) -> None:
-    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency."""
+    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency.
+
+    Args:
+        config: As far as it is valid.
+        columns: Those that are in order.
+        document: Places of the values, for messages.
+        findings: Take what is wrong.
+    """
     publish = config.publish
     if "csv" in publish.formats:
         released = {name for product in config.products.values() for name in product.columns}

@@ -42,8 +42,6 @@ FILES = ("file", "names", "sizes", "boundaries")
 _CSV, _FEATURES = ".csv", (".geojson", ".topojson")
 _PLACE, _WITHIN = "place", "within"
 _MOST_SIZE = 10**15
-
-
 _TOO_FEW = "The line does not have as many values as the header."
 
 

@@ -72,6 +72,11 @@ _TAGS: dict[Any, type[BaseModel]] = {
 def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
     """The values of a document, or of one of its sections, as a model.
 
+    Args:
+        document: Parsed.
+        model: What it should be.
+        at: Keys of the section.
+
     Raises:
         ConfigError: The first of all findings, unknown keys before the rest, with the others.
     """
@@ -530,6 +535,9 @@ def leaves_period_open(order: Order) -> bool:
 
 def load_targets(path: Path) -> Sequence[Target]:
     """The targets that a config names, whatever else it says; none where it names none.
+
+    Args:
+        path: Of the config, such as that of a bundle.
 
     Raises:
         ConfigError: A target is not in order.

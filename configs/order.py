@@ -333,6 +333,10 @@ def apply(
 ) -> tuple[Document, tuple[Applied, ...]]:
     """The document with the overrides in it, the later over the earlier.
 
+    Args:
+        document: A config; its places stay those of the file.
+        overrides: Of the environment, then of the command line.
+
     Returns:
         The document, and what took effect, without what a later one replaced.
 

@@ -58,6 +58,10 @@ _FIRST_VERSION = re.compile(r"\b(?:mechanisms|configs|tasks|flows)(?:\.\w+)*")
 def user_defined(name: str, noun: str) -> UserDefined:
     """The object ``module:name``.
 
+    Args:
+        name: As written in the config.
+        noun: What it is to be, for the message.
+
     Raises:
         ConfigError: It cannot be imported.
     """
@@ -232,7 +236,11 @@ def requests_of(
 def _geography(
     named: str | None, config: ReleaseConfig, places: Mapping[str, Geography]
 ) -> Geography | None:
-    """The geography that a product names, or the only one; None if it is not in order."""
+    """The geography that a product names, or the only one; None if it is not in order.
+
+    Raises:
+        ConfigError: The config declares none of this name, or several and the product names none.
+    """
     declared = ", ".join(config.geography)
     if named is None and len(config.geography) > 1:
         raise ConfigError(
@@ -256,7 +264,11 @@ def _placed_by(
     domain: Domain,
     places: Mapping[str, Geography],
 ) -> PlacedBy | None:
-    """The product whose tables tell the places of records; None if it is not in order."""
+    """The product whose tables tell the places of records; None if it is not in order.
+
+    Raises:
+        ConfigError: It has no tables of places, or the records cannot get places by them.
+    """
     able = [each for each, other in config.products.items() if other.mechanism == PLACED]
     other: Any = config.products.get(named)
     if named not in able:

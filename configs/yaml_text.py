@@ -256,6 +256,10 @@ def lines_of(text: str) -> list[str] | None:
 def read_text(path: Path, where: str) -> str:
     """UTF-8 text with line feeds, without a byte order mark.
 
+    Args:
+        path: Of the file.
+        where: What to call it in errors.
+
     Raises:
         ConfigNotFoundError: It cannot be read, is too long, or is not UTF-8.
     """

@@ -144,6 +144,10 @@ def run_due(
 def run_publication(context: RunContext, run_id: str) -> Outcome:
     """Run the publishing flow once; it is a run of its own, with its own curator log.
 
+    Args:
+        context: The run that publishes.
+        run_id: The run that prepared the bundle.
+
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """

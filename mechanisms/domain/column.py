@@ -200,7 +200,11 @@ class Ranges(Column):
 
     @abstractmethod
     def _as_special(self, value: Any) -> Any:
-        """A special value in the column's own type."""
+        """A special value in the column's own type.
+
+        Raises:
+            EdgesError: It is not of that type.
+        """
 
     @property
     @abstractmethod

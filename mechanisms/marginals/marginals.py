@@ -78,14 +78,13 @@ from statpress.mechanisms.mechanism import (
     check_frame,
 )
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
-from statpress.mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.sampling.randomness import Evidence, Progress, Randomness
 from statpress.mechanisms.tables.count_tables import MICRODATA
 
 if TYPE_CHECKING:
     from statpress.mechanisms.marginals.copies import Copies
     from statpress.mechanisms.marginals.denoising import Model
     from statpress.mechanisms.marginals.prior import Prior
-    from statpress.mechanisms.sampling.randomness import Evidence
 
 ALL_PAIRS = "all pairs"
 """How a description names the workload of all pairs, alike."""

@@ -58,7 +58,6 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,13 +95,12 @@ from statpress.mechanisms.marginals.residuals import (
 )
 from statpress.mechanisms.marginals.target_tables import Box, Floats, Group, boxes_of
 from statpress.mechanisms.sampling.randomness import (
+    Evidence,
     Progress,
     Randomness,
     equivalent_variance,
+    of_noise,
 )
-
-if TYPE_CHECKING:
-    from statpress.mechanisms.sampling.randomness import Evidence
 
 _POINTS, _ROUNDS, _GRID = 80, 60, 240
 
@@ -344,8 +342,6 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
     The log-ratios of the steps add up, each given the results of those before, from which the
     references of scores and the amounts of later steps follow.
     """
-    from statpress.mechanisms.sampling.randomness import of_noise
-
     exact: dict[Group, list[NDArray[np.int64]]] = {}
 
     def tables(groups: Sequence[Group]) -> list[list[NDArray[np.int64]]]:

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,14 +65,14 @@ from statpress.mechanisms.places.readable import read_tables, readable
 from statpress.mechanisms.places.tree import Blocks, Geography, Places, Tree
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
 from statpress.mechanisms.sampling.randomness import (
+    Evidence,
+    NoNoise,
     Progress,
     Randomness,
     equivalent_variance,
+    of_noise,
 )
 from statpress.mechanisms.tables.count_tables import TABLE
-
-if TYPE_CHECKING:
-    from statpress.mechanisms.sampling.randomness import Evidence
 
 MOST_CELLS = 50_000_000
 """Of the tables that are worked on at once: 400 MB of noisy counts."""
@@ -564,8 +564,6 @@ class PlaceTables:
 
     def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
         """For audits: by everything that is measured."""
-        from statpress.mechanisms.sampling.randomness import NoNoise, of_noise
-
         exact = [self.release(each, NoNoise()) for each in (one, other)]
         ratios = []
         for group, own in by_group(self.tables).items():

@@ -76,7 +76,12 @@ class Place(Protocol):
     lists: bool
 
     def text(self, name: str, most: int) -> bytes | None:
-        """A small file; None if it is missing or not a plain file, empty if it is too large."""
+        """A small file; None if it is missing or not a plain file, empty if it is too large.
+
+        Args:
+            name: Its path in the bundle.
+            most: Bytes that it may have.
+        """
 
     def contents(self, sizes: Mapping[str, int]) -> Contents:
         """What the files hold, all but the manifest; in bounded memory.

@@ -234,7 +234,14 @@ class Rows:
 def write_rows(
     rows: Rows, path: Path, fields: Fields = (), progress: Progress | None = None
 ) -> None:
-    """Write rows to a new file, whose suffix gives the format."""
+    """Write rows to a new file, whose suffix gives the format.
+
+    Args:
+        rows: Of the table.
+        path: Of the new file.
+        fields: Its columns as a data package describes them, for formats that hold labels.
+        progress: Called with the number of rows of each chunk.
+    """
     import pyarrow as pa
 
     form = format_of(path)
@@ -291,7 +298,13 @@ def part_rows(
     types: Mapping[str, Any],
     parts: Callable[[], Iterator[tuple[Codes, Mapping[str, NDArray[Any]]]]],
 ) -> Rows:
-    """``cell_rows`` of a table that is made part by part."""
+    """``cell_rows`` of a table that is made part by part.
+
+    Args:
+        domain: The columns.
+        types: Per name of a further column the NumPy type of its values.
+        parts: Gives cells and figures of each part, in order.
+    """
     import pyarrow as pa
 
     schema = schema_of(domain)

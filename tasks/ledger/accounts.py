@@ -423,7 +423,13 @@ class Account:
         return self.remaining_for(self.next_period)
 
     def lasts(self, loss: Loss, first: str, periods: int) -> int:
-        """How many periods, one after the other, may each be charged a loss."""
+        """How many periods, one after the other, may each be charged a loss.
+
+        Args:
+            loss: Of each, in every measure.
+            first: The first of them.
+            periods: So many are looked at.
+        """
         account, asked, period = self, loss.within(self.limit.amounts), SeriesPeriod.read(first)
         for number in range(periods):
             if not account.remaining_for(str(period)).covers(asked):

@@ -697,6 +697,11 @@ class Ledger(AbstractContextManager["Ledger"]):
     ) -> Entry:
         """Count a dataset's refusals and looks anew, for a reason or by an approver.
 
+        Args:
+            dataset: Name of the account.
+            reason: Why the runs were refused; needed without a key.
+            key: Of an approver in force.
+
         Raises:
             ApprovalError: The key is not that of an approver in force.
             LedgerError: There is nothing to reopen, or the reason is missing.

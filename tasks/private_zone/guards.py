@@ -365,7 +365,11 @@ class CuratorLog:
 
 @contextlib.contextmanager
 def keeping_log(folder: Path) -> Iterator[None]:
-    """Move the log of what failed out of a folder that goes; only where nothing is private."""
+    """Move the log of what failed out of a folder that goes; only where nothing is private.
+
+    Args:
+        folder: Of curator logs, of one run.
+    """
     try:
         yield
     except (InternalError, QualityGateError) as error:

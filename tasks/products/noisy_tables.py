@@ -337,7 +337,14 @@ _OF_PRIOR = {
 
 
 def prior_table(name: str, domain: Domain, planned: Prior, used: Prior | None = None) -> DataTable:
-    """The file of what an earlier release said: a row for each cell of its columns and pairs."""
+    """The file of what an earlier release said: a row for each cell of its columns and pairs.
+
+    Args:
+        name: Of the product.
+        domain: Its columns.
+        planned: All that may be used.
+        used: What was, once it is drawn.
+    """
     import pyarrow as pa
 
     about = DataTable(

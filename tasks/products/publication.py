@@ -124,7 +124,13 @@ class DataTable:
     def write(
         self, path: Path, advance: Progress | None = None, fields: Sequence[Field] | None = None
     ) -> None:
-        """Write the rows to a new file, whose suffix gives the format."""
+        """Write the rows to a new file, whose suffix gives the format.
+
+        Args:
+            path: Of the file.
+            advance: Called with the number of rows written since the last call.
+            fields: The columns with the words of a config, for formats that hold labels.
+        """
         assert self.rows is not None
         write_rows(self.rows, path, self.fields if fields is None else fields, advance)
 

@@ -194,6 +194,9 @@ def _size(release: Release, profile: SourceProfile) -> tuple[dict[str, int], lis
     The size is the number of records, or that of units where a column names them: then
     every record must name one, and a unit may have more records than are used. Nothing is expected
     of a size that is private.
+
+    Raises:
+        EmptySourceError: There are no records.
     """
     if profile.n_records == 0:
         raise EmptySourceError("The source has no records.", where=release.config.source.place)

@@ -131,6 +131,12 @@ def revision(
 ) -> Order:
     """The order for a changed config, of the same period if the bundle is of a series.
 
+    Args:
+        folder: The bundle.
+        manifest: Of it.
+        config: The changed config.
+        overrides: What differs from it.
+
     Raises:
         RereleaseError: The config is of another series or period.
     """
