@@ -334,7 +334,7 @@ class Release:
                 clusters their number less that of strata.
 
         Raises:
-            QueryError: There are no copies, or ``fit`` gives something else.
+            QueryError: There are no copies, or ``fit`` gives something else or no finite number.
         """
         from statpress.mechanisms.marginals.copies import combined
 
@@ -351,6 +351,14 @@ class Release:
             if not all(term in each for each in fits):
                 raise QueryError(f"Not every copy gives '{term}'.", where="fit")
             figures, variances = zip(*(each[term] for each in fits), strict=True)
+            for number, pair in enumerate(zip(figures, variances, strict=True), start=1):
+                if not all(map(math.isfinite, pair)):
+                    raise QueryError(
+                        f"Copy {number} has no finite figure and variance of '{term}', as where a "
+                        "group has one record or none.",
+                        where="fit",
+                        next_step="Take larger groups, or leave this figure out.",
+                    )
             given = variances if of == "population" else None
             found = combined(figures, given, share=share, freedom=freedom)
             lower, upper = found.interval(confidence)

@@ -7,7 +7,8 @@ The table is the population. Every replicate draws records from it, as many as i
 ``adult``), releases them by ``marginals`` with delta = 1e-6, and fits the models of ``ASKED`` to
 the single file and to ten copies. Columns count by their codes. Intervals are at .95, for the
 population: naive ones of the single file, those of the copies, and those that forget the variance
-between the copies. Replicates that the file has already are not run again.
+between the copies. A figure that a copy does not have, as the variance of one record, counts as
+missed. Replicates that the file has already are not run again.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ def figures(table: str, codes: Codes) -> Floats:
             found.append(log_odds_ratio(outcome, second))
             continue
         groups = [outcome[second == code] for code in (0, 1)]
-        (one, v), (other, w) = map(median if asked.kind == "median" else mean, groups)
+        of_group = median if asked.kind == "median" else mean
+        (one, v), (other, w) = (of_group(g) if len(g) > 1 else (np.nan, np.nan) for g in groups)
         found += [(other - one, v + w)] if asked.kind == "difference" else [(one, v), (other, w)]
     return np.array(found).T
 
@@ -303,8 +305,9 @@ def replicate(table: str, epsilon: float, seed: int) -> dict[str, Any]:
     normal = float(norm.ppf((1 + LEVEL) / 2))
     ends = {"naive": (q - normal * np.sqrt(v), q + normal * np.sqrt(v))}
     each = np.array([figures(table, copy) for copy in copies])
-    rubin = [combined(each[:, 0, f], each[:, 1, f]) for f in range(len(true))]
-    low, high = np.array([r.interval(LEVEL) for r in rubin]).T
+    low, high = np.full((2, len(true)), np.nan)
+    for f in np.flatnonzero(np.isfinite(each).all(axis=(0, 1))):
+        low[f], high[f] = combined(each[:, 0, f], each[:, 1, f]).interval(LEVEL)
     ends["copies"] = low, high
     centre, reach = each[:, 0].mean(axis=0), normal * np.sqrt(each[:, 1].mean(axis=0))
     ends["without the variance between"] = centre - reach, centre + reach
@@ -316,8 +319,10 @@ def replicate(table: str, epsilon: float, seed: int) -> dict[str, Any]:
             way: ((low <= true) & (true <= high)).astype(int).tolist()
             for way, (low, high) in ends.items()
         },
-        "to sample": (width / of_sample).tolist(),
-        "to moments": [None if np.isnan(r) else r for r in (width / by_moments).tolist()],
+        **{
+            against: [None if np.isnan(r) else r for r in (width / other).tolist()]
+            for against, other in (("to sample", of_sample), ("to moments", by_moments))
+        },
         "seconds": [single - begun, done - single],
     }
 
@@ -332,7 +337,7 @@ def rows(table: str, replicates: list[dict[str, Any]]) -> Iterator[str]:
     """Lines of a table: all figures, each kind, and the figures that are covered worst."""
     names = [label for asked in questions(table) for label in asked.labels]
     held = {way: np.array([r["held"][way] for r in replicates]) for way in WAYS}
-    to_sample = np.array([r["to sample"] for r in replicates])
+    to_sample = np.array([r["to sample"] for r in replicates], dtype=np.float64)
     to_moments = np.array([r["to moments"] for r in replicates], dtype=np.float64)
     kinds = [name.partition(":")[0] for name in names]
     for kind in ("all", *dict.fromkeys(kinds)):
@@ -343,7 +348,7 @@ def rows(table: str, replicates: list[dict[str, Any]]) -> Iterator[str]:
         ratio = f"{np.nanmedian(moments):.2f}" if np.isfinite(moments).any() else "-"
         yield (
             f"| {kind} | {len(inside)} | {' | '.join(shares)} | {by_figure.min():.2f} "
-            f"| {np.median(to_sample[:, inside]):.2f} | {ratio} |"
+            f"| {np.nanmedian(to_sample[:, inside]):.2f} | {ratio} |"
         )
     by_figure = held["copies"].mean(axis=0)
     worst = [f"{names[i]} {by_figure[i]:.2f}" for i in np.argsort(by_figure)[:5]]
