@@ -262,6 +262,8 @@ def test_copies_combine_whatever_a_fit_gives(bundle: Path) -> None:
         release.combine(lambda records: records["educ"].mean())
     with pytest.raises(QueryError, match="same terms"):
         release.combine(lambda records: ({"a": 1.0}, {"b": 1.0}))
+    with pytest.raises(QueryError, match="Copy 1 has no finite figure and variance of 'educ'"):
+        release.combine(lambda records: model(records[:1]))
 
 
 def test_differences_of_shares_are_told_alike_everywhere(
