@@ -1,8 +1,9 @@
 """Seconds of counting, starting and swapping records with two threads, against one.
 
 The baseline is the same step with one thread, in turns, the best of up to three of each: no more
-are taken once two threads are seen to do little more work. Results are the same to the bit. What two threads gain is printed, since a busy machine has no second processor to
-spare; that they do little more work is asserted.
+are taken once two threads are seen to do little more work. Results are the same to the bit. What
+two threads gain is printed, since a busy machine has no second processor to spare; that they do
+little more work is asserted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a release imports, for processes to import before they fork; nothing here starts a thread."""
+"""What a release imports, for processes to import before they fork: nothing starts a thread."""
 
 import ibis.backends.duckdb
 import ibis.formats.pyarrow  # noqa: F401
 import matplotlib.backends.backend_svg
 import matplotlib.figure  # noqa: F401
-import numba
+import numba  # noqa: F401
 import opendp.prelude  # noqa: F401
 import psycopg  # noqa: F401
 import pyarrow.csv
