@@ -8,13 +8,13 @@ seen, ``supremum`` between a value attained and a bound that holds everywhere.
 
 **Tails.** Arb's complementary error function takes longer the farther out it is asked for. A curve
 is asked for at thousands of points of one range, so erfc(x / sqrt 2) is expanded about the nearest
-multiple a of 1/8, once for each. With f(x) = erfc(x / sqrt 2), its derivatives are
+multiple a of 1/64, once for each. With f(x) = erfc(x / sqrt 2), its derivatives are
 
     f^(n + 1)(x) = -sqrt(2/pi) (-1)^n He_n(x) exp(-x^2/2),
 
-and what a series up to the power N leaves out is, for |x - a| <= 1/8, at most
+and what a series up to the power N leaves out is, for |x - a| <= 1/64, at most
 
-    sqrt(2/pi) 1.0865 sqrt(N!) exp(-(a - 1/8)^2/4) (1/8)^(N + 1)/(N + 1)!,
+    sqrt(2/pi) 1.0865 sqrt(N!) exp(-(a - 1/64)^2/4) (1/64)^(N + 1)/(N + 1)!,
 
 by Lagrange's remainder and Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4).
 
@@ -281,8 +281,8 @@ def supremum(
 CRAMER = "1.0865"
 """The constant of Cramér's inequality, above its true value."""
 
-_POWER = 36
-_PER_UNIT = 8  # points about which it is expanded
+_POWER = 22
+_PER_UNIT = 64  # points about which it is expanded
 _STEP = arb(1) / _PER_UNIT
 _FARTHEST_POINT = 12  # where the remainder is still far below the value
 _BITS = 128  # of precision up to which a series is accurate enough

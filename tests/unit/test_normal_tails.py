@@ -12,7 +12,10 @@ from statpress.mechanisms.accounting import balls
 from statpress.mechanisms.accounting.balls import twice_above
 from statpress.mechanisms.accounting.noise_losses import SumOfNoise, residue_weights
 
-POINTS = [F(0), F(1, 16), F(1, 3), F(15, 16), F(2), F(61, 16), F(22, 7), F(9), F(1201, 100), F(40)]
+BETWEEN = F(489, 128)
+"""In the middle between two points about which the function is expanded."""
+POINTS = [F(0), F(1, 128), F(1, 3), F(127, 128), F(2), BETWEEN, F(22, 7), F(9), F(1535, 128)]
+POINTS += [F(1201, 100), F(40)]
 POINTS += [-x for x in POINTS[1:]]
 
 
@@ -52,7 +55,7 @@ def test_what_a_short_series_leaves_out_is_bounded(x: F) -> None:
 def test_a_series_without_that_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     expanded = balls._expanded
     monkeypatch.setattr(balls, "_expanded", lambda place: (*expanded(place)[:2], arb(0)))
-    assert not enclosed(F(61, 16)).contains(exact(F(61, 16)))
+    assert not enclosed(BETWEEN).contains(exact(BETWEEN))
 
 
 @pytest.mark.parametrize("cells", [1, 2, 5])
