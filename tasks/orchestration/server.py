@@ -66,10 +66,14 @@ def notice_client() -> Iterator[SyncPrefectClient]:
     The server is asked about the run's states too, so a busy one is waited for in any case.
     """
     from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+    from prefect.context import SettingsContext, get_settings_context
 
+    context = get_settings_context()
+    # Prefect's temporary_settings reads the environment and checks all settings anew, in 30 ms.
+    once = context.settings.client.model_copy(update={"max_retries": 0})
+    settings = context.settings.model_copy(update={"client": once})
     with (
-        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+        SettingsContext(profile=context.profile, settings=settings),
         get_client(sync_client=True) as client,
     ):
         yield client

@@ -12,6 +12,7 @@ import functools
 import logging
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,8 @@ def sweep(
     patch.setattr(tempfile, "tempdir", None)
     # A thread that Prefect waits for, up to a second, at the end of every run.
     patch.setattr("prefect.flow_engine.BaseFlowRunEngine.heartbeat_seconds", None)
+    # Each of Prefect's many clients reads all authorities for a server without TLS.
+    patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
     patch.chdir(folder / "tmp")
     before = prefect.context.GLOBAL_SETTINGS_CONTEXT
     prefect.context.refresh_global_settings_context()
