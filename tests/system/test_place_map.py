@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,9 @@ from statpress.tasks.release.query import Question, ask
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
 LAST = "Made with"
 MOST_BYTES = 500_000
 WIDTHS = (360, 768, 1280)
-RUN_AXE = """(() => {
-  window.found = null;
-  axe.run('.map', {resultTypes: ['violations']}).then(
-    result => { window.found = result.violations.map(each => [each.impact, each.id]); });
-  return 1;
-})()"""
 CHOOSE = """(() => {
   const fields = document.querySelectorAll('.map select');
   %s.forEach((text, k) => {
@@ -200,17 +192,14 @@ def test_a_reader_chooses_level_figure_and_place(bundle: Path, browser: Browser)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_can_use_it_at_every_width(bundle: Path, browser: Browser, scheme: str) -> None:
     browser.see((bundle / "report.html").as_uri(), LAST)
-    browser.run(f"(() => {{ {AXE.read_text()}; return 1 }})()")
     browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
     for width in WIDTHS:
         browser.look(width, scheme)
         browser.run(CHOOSE % json.dumps(["state", "Educational attainment: 12", "Ohio"]))
         shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
         assert shown <= inner == width, "it scrolls sideways"
-        browser.run(RUN_AXE)
-        while (found := browser.run("window.found")) is None:
-            time.sleep(0.1)
-        assert found == []
+        if scheme == "light" or width == WIDTHS[0]:  # colours are the same at every width
+            assert browser.faults(".map") == []
         focused = browser.run(
             "[...document.querySelectorAll('.map select')].map(each => "
             "{ each.focus(); return document.activeElement === each && each.labels.length; })"

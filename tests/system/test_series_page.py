@@ -78,7 +78,8 @@ def test_it_looks_well_at_every_width_by_day_and_by_night(
             shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
             assert shown <= inner == width, "it scrolls sideways"
             papers.add(browser.run("getComputedStyle(document.body).backgroundColor"))
-            browser.photograph(pictures / f"series-{width}-{scheme}.png")
+            if scheme == "light" or width == WIDTHS[0]:  # else only colours are others
+                browser.photograph(pictures / f"series-{width}-{scheme}.png")
             sizes = browser.run(
                 "[...document.querySelectorAll('.plot svg')]"
                 ".filter(each => !each.closest('details:not([open])'))"
@@ -93,10 +94,9 @@ def test_it_looks_well_at_every_width_by_day_and_by_night(
     print(f"pictures are in {pictures}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
+@pytest.mark.parametrize(("width", "scheme"), [(WIDTHS[0], "light"), (WIDTHS[-1], "dark")])
 def test_whoever_cannot_see_it_can_read_it(
-    page: Path, browser: Browser, scheme: str, width: int
+    page: Path, browser: Browser, width: int, scheme: str
 ) -> None:
     browser.see(page.as_uri(), LAST)
     browser.look(width, scheme)
@@ -104,7 +104,7 @@ def test_whoever_cannot_see_it_can_read_it(
     assert browser.faults() == []
     # Twin: a chart without words would be found.
     browser.run("document.querySelector('.plot').removeAttribute('aria-label')")
-    assert {each[1] for each in browser.faults()} == {"role-img-alt"}
+    assert {each[1] for each in browser.faults(".plot")} == {"role-img-alt"}
 
 
 def test_every_chart_has_its_figures_and_every_link_leads_to_a_bundle(
