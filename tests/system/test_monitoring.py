@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
@@ -71,6 +73,42 @@ def test_progress_and_exclusion(
         assert len(watched.entries()) == before
         watched.run()  # without a server the ledger's lock serves
     assert len(watched.entries()) > before
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_notice_asks_a_busy_server_once(twin: bool) -> None:
+    """Prefect's client as it is, the twin, asks again; its settings are back afterwards."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_CLIENT_MAX_RETRIES,
+        get_current_settings,
+        temporary_settings,
+    )
+
+    asked: list[str] = []
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(503)
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silence."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as busy:
+        threading.Thread(target=busy.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{busy.server_port}/api"
+        with temporary_settings({PREFECT_API_URL: address, PREFECT_CLIENT_MAX_RETRIES: 2}):
+            before = get_current_settings()
+            opened = get_client(sync_client=True) if twin else notices.notice_client()
+            with pytest.raises(httpx.HTTPStatusError, match="503"), opened as client:
+                client.request("GET", "/work_pools/{name}", path_params={"name": "any"})
+            assert get_current_settings() is before
+        busy.shutdown()
+    assert asked == ["/api/work_pools/any"] * (3 if twin else 1)
 
 
 def test_a_server_that_does_not_answer_costs_no_bundle(
