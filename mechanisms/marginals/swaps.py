@@ -256,10 +256,10 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
         if t < n_judged:
             judged += weights[t]
         stride = part_strides[t]
-        for rest in range(n_rests[t]):
-            cell = offsets[t] + rest // stride * stride * np.uintp(size) + rest % stride
+        for row in range(n_rests[t]):
+            cell = offsets[t] + row // stride * stride * np.uintp(size) + row % stride
             for y in range(size):
-                own = starts[t] + rest * width + np.uintp(y)
+                own = starts[t] + row * width + np.uintp(y)
                 rows[own] = weights[t] * gaps[cell + np.uintp(y) * stride]
     waiting = np.full((size, size), -1, np.int64)  # by its code and the wanted one: a record,
     wishes = np.zeros((size, size), np.int64)  # and by how much its own move would change
@@ -287,21 +287,21 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
             for t in range(n_pairs, n_judged):
                 for r in range(1, rest_columns.shape[1] - 1):
                     ones[t] += one_row[rest_columns[t, r]] * rest_strides[t, r] * width
-        for y in range(np.uintp(0), width, np.uintp(4)):
+        for four in range(np.uintp(0), width, np.uintp(4)):
             a = np.int64(0)
             b = np.int64(0)
             c = np.int64(0)
             d = np.int64(0)
             for t in range(n_judged):
-                one = ones[t] + y
+                one = ones[t] + four
                 a += rows[one]
                 b += rows[one + np.uintp(1)]
                 c += rows[one + np.uintp(2)]
                 d += rows[one + np.uintp(3)]
-            change_to[y] = a
-            change_to[y + np.uintp(1)] = b
-            change_to[y + np.uintp(2)] = c
-            change_to[y + np.uintp(3)] = d
+            change_to[four] = a
+            change_to[four + np.uintp(1)] = b
+            change_to[four + np.uintp(2)] = c
+            change_to[four + np.uintp(3)] = d
         left = change_to[x] - judged * UNIT
         for y in range(size):
             change_to[y] -= left
@@ -370,10 +370,10 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
                     wishes[x, y] = change_to[y]
     for t in range(n_tables):
         stride = part_strides[t]
-        for rest in range(n_rests[t]):
-            cell = offsets[t] + rest // stride * stride * np.uintp(size) + rest % stride
+        for row in range(n_rests[t]):
+            cell = offsets[t] + row // stride * stride * np.uintp(size) + row % stride
             for y in range(size):
-                own = starts[t] + rest * width + np.uintp(y)
+                own = starts[t] + row * width + np.uintp(y)
                 if rows[own] != weights[t] * gaps[cell + np.uintp(y) * stride]:
                     gaps[cell + np.uintp(y) * stride] = rows[own] // weights[t]
     return gain, accepted

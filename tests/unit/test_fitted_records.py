@@ -189,7 +189,7 @@ def test_rounds_in_turn_visit_every_record_before_any_again(
                 parts.append((first, visits))  # noqa: B023
             return kernel(codes, first, visits, column, *further)
 
-        monkeypatch.setattr(swaps, "compiled_column", lambda dtype: seen)  # noqa: B023
+        monkeypatch.setattr(swaps, "compiled_column", lambda dtype: seen)
         codes = started(np.random.default_rng(1))
         swap_towards(codes, wanted(), np.random.default_rng(2), sweeps=1, in_turn=in_turn)
     n = len(started(np.random.default_rng(1)))
