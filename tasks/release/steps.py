@@ -62,7 +62,6 @@ from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_cou
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
 from statpress.tasks.release.ledger_check import recomputed, terms_of
-from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.run_places import (
     Outcome,
     Run,
@@ -226,6 +225,10 @@ def fix_plan(
         plan = release.plan()
     check_memory(release, plan)
     planned = plan_for_account(context.home, release, plan)
+    if not any(product.mechanism.needs == "columns" for product in planned.products):
+        return planned
+    from statpress.tasks.release.priors import with_priors
+
     return with_priors(context.home, release, planned, seeded=seeded)
 
 
@@ -368,6 +371,25 @@ def _begin_to_look(
     for each in patterns:
         for path in glob.iglob(str(release.located(each)), recursive=True):
             check_source(state, dataset, of_path(path))
+
+
+@step("check header")
+def check_header(context: RunContext, release: Release) -> None:
+    """Refuse files by their header or schema before noisy gates are charged for.
+
+    Such a refusal is an exact look. An account that allows none of these, or a run that was charged
+    before, learns of it later.
+    """
+    with _ledger(context) as ledger:
+        state = ledger.state()
+    if state.accounts[release.config.dataset].noisy_gates or context.run_id in state.charges:
+        return
+    source = source_of(release)
+    try:
+        reader_named(source.engine).check_names(source)
+    except SourceError:
+        _begin_to_look(context, release, exact=True)
+        raise
 
 
 @step("check input")
