@@ -288,20 +288,20 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
                 for r in range(1, rest_columns.shape[1] - 1):
                     ones[t] += one_row[rest_columns[t, r]] * rest_strides[t, r] * width
         for four in range(np.uintp(0), width, np.uintp(4)):
-            a = np.int64(0)
-            b = np.int64(0)
-            c = np.int64(0)
-            d = np.int64(0)
+            sum_0 = np.int64(0)
+            sum_1 = np.int64(0)
+            sum_2 = np.int64(0)
+            sum_3 = np.int64(0)
             for t in range(n_judged):
                 one = ones[t] + four
-                a += rows[one]
-                b += rows[one + np.uintp(1)]
-                c += rows[one + np.uintp(2)]
-                d += rows[one + np.uintp(3)]
-            change_to[four] = a
-            change_to[four + np.uintp(1)] = b
-            change_to[four + np.uintp(2)] = c
-            change_to[four + np.uintp(3)] = d
+                sum_0 += rows[one]
+                sum_1 += rows[one + np.uintp(1)]
+                sum_2 += rows[one + np.uintp(2)]
+                sum_3 += rows[one + np.uintp(3)]
+            change_to[four] = sum_0
+            change_to[four + np.uintp(1)] = sum_1
+            change_to[four + np.uintp(2)] = sum_2
+            change_to[four + np.uintp(3)] = sum_3
         left = change_to[x] - judged * UNIT
         for y in range(size):
             change_to[y] -= left
