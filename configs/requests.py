@@ -446,7 +446,7 @@ def survey_weight(
                 raise ConfigError(
                     f"There are {len(given)} totals for the {column.size} cells of '{name}'.",
                     where=name,
-                    next_step="Give one for every cell, those of 'other' and of missing values too.",
+                    next_step="Give one for every cell, 'other' and missing values too.",
                 )
             totals[name] = tuple(map(float, given))
     with findings.noting(), placed(document, (SECTION, "calibrate")):

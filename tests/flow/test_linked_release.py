@@ -95,6 +95,11 @@ def test_its_metadata_say_how_files_are_merged(office: Any) -> None:
     assert joined["references"] == {"field": {"@id": "survey_households/household_id"}}
     stated = json.loads((bundle / "privacy.json").read_text())
     assert stated["unit_in_words"] == "one household with all its persons"
+    asked = stated["products"]["survey"]["workload"]
+    assert {"of": "a person", "pairs_of": ["relation", "age"], "weight": 4.0} in asked
+    assert (
+        "of a person: all pairs of relation, age, weight 4" in (bundle / "report.html").read_text()
+    )
     assert "one household with all its persons" in (bundle / "PRIVACY.md").read_text()
     assert "merged by `household_id`" in (bundle / "README.md").read_text()
 

@@ -84,9 +84,7 @@ def table_of(household: Household, group: tuple[int, ...]) -> np.ndarray:
 
 @functools.cache
 def made(groups: tuple[ColumnGroup, ...] = GROUPS) -> LinkedMarginals:
-    target = Target(
-        epsilon=2.0, delta=1e-6, n_records=len(REST) + 1, n_cells=972, domain=domain()
-    )
+    target = Target(epsilon=2.0, delta=1e-6, n_records=len(REST) + 1, n_cells=972, domain=domain())
     return LinkedMarginals.calibrate(LinkedKnobs(groups=groups), target)
 
 
@@ -163,7 +161,7 @@ def test_no_neighbours_are_further_apart_than_the_claim() -> None:
     assert {frozenset(group) for group in in_places} <= drawn
     scored = Fraction(made().shares.screen) * made().mu ** 2
     assert found[-1] <= scored
-    assert float(sum(found[:-1])) == pytest.approx(float(made().mu**2 - scored), rel=1e-6)
+    assert float(sum(found[:-1])) == pytest.approx(float(made().mu ** 2 - scored), rel=1e-6)
     claimed = made().loss(n_records=len(REST) + 1, n_cells=972)
     shift = math.sqrt(sum(found))
     for epsilon in (0.0, 0.5, 2.0):
