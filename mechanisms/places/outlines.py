@@ -26,9 +26,8 @@ Ring = Sequence[tuple[float, float]]
 
 WIDEST = 2000
 """Steps of the longer side of a map, where the bytes allow it."""
-_WIDTHS = [WIDEST // 2**k for k in range(5)]
 _FINE = WIDEST * 2**10  # steps in which points are told apart
-_TOLERANCES = [0.7 * 2**k for k in range(5)]  # steps
+_TOLERANCE, _COARSER = 0.7, range(5)  # steps, and how often they and their tolerance double
 MOST_BYTES = 400_000
 """Of all paths together."""
 LONGEST = 32_000
@@ -95,11 +94,11 @@ def simplified(rings: Mapping[str, Sequence[Ring]], most: int = MOST_BYTES) -> d
     """
     placed, drawn = _placed(rings), dict[str, str]()
     junctions = _junctions(ring for own in placed.values() for ring in own)
-    for widest, tolerance in itertools.product(_WIDTHS, _TOLERANCES):
-        step = _FINE // widest
+    for coarser, smoother in itertools.product(_COARSER, _COARSER):
+        step = _FINE // WIDEST * 2**coarser
+        tolerance = _TOLERANCE * 2**smoother * step
         drawn = {
-            name: "".join(_paths(own, junctions, tolerance * step, step))
-            for name, own in placed.items()
+            name: "".join(_paths(own, junctions, tolerance, step)) for name, own in placed.items()
         }
         lengths = list(map(len, drawn.values()))
         if sum(lengths) <= most and max(lengths) <= LONGEST:

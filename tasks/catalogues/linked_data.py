@@ -209,13 +209,13 @@ def dcat_dataset(publication: Publication) -> dict[str, Any]:
         "foaf:page": [_node(page, "foaf:Document") for page in _PAGES],
         "dcat:distribution": [_distribution(publication, file) for file in publication.files],
     }
-    return _without_blanks(found)
+    return without_blanks(found)
 
 
 def _distribution(publication: Publication, file: File) -> dict[str, Any]:
     """One file."""
     known = _KNOWN.get(file.suffix)
-    return _without_blanks(
+    return without_blanks(
         {
             "@id": f"#{file.resource['name']}",
             "@type": "dcat:Distribution",
@@ -246,7 +246,7 @@ def _dcat_publisher(publication: Publication) -> dict[str, Any] | None:
     said = publication.contributor("publisher")
     if said is None:
         return None
-    return _without_blanks(
+    return without_blanks(
         {
             "@type": "foaf:Agent",
             "foaf:name": said["title"],
@@ -260,7 +260,7 @@ def _contact(publication: Publication) -> dict[str, Any] | None:
     if said is None:
         return None
     email = said.get("email")
-    return _without_blanks(
+    return without_blanks(
         {
             "@type": ["vcard:Kind", "vcard:Organization"],
             "vcard:fn": said.get("title") or email,
@@ -271,7 +271,7 @@ def _contact(publication: Publication) -> dict[str, Any] | None:
 
 
 def _period(said: dict[str, Any] | None) -> dict[str, Any] | None:
-    return said and _without_blanks(
+    return said and without_blanks(
         {
             "@type": "dct:PeriodOfTime",
             "dcat:startDate": _time(said.get("start")),
@@ -281,7 +281,7 @@ def _period(said: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _location(said: dict[str, Any] | None) -> dict[str, Any] | None:
-    return said and _without_blanks(
+    return said and without_blanks(
         {
             **({"@id": said["path"]} if "path" in said else {}),
             "@type": "dct:Location",
@@ -351,7 +351,8 @@ def _path(path: str) -> str:
     return quote(path)
 
 
-def _without_blanks(values: dict[str, Any]) -> dict[str, Any]:
+def without_blanks(values: dict[str, Any]) -> dict[str, Any]:
+    """What has a value."""
     return {key: value for key, value in values.items() if value not in (None, [], {}, "")}
 
 

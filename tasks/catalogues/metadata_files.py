@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from statpress.tasks.catalogues import linked_data, sdmx
+from statpress.tasks.catalogues.csvw import CSVW_NAME, csvw_tables
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.catalogues.usage import CITATION_NAME, citation_file
 
-NAMES = frozenset({linked_data.DCAT_NAME, linked_data.CROISSANT_NAME, CITATION_NAME})
-"""Of the files that every bundle has."""
+NAMES = frozenset({linked_data.DCAT_NAME, linked_data.CROISSANT_NAME, CITATION_NAME, CSVW_NAME})
+"""Of the files that every bundle has; the last only one with CSV files."""
 SDMX = "sdmx"
 """The folder of the tables in SDMX, which only a config that asks for them has."""
 
@@ -23,6 +24,8 @@ def metadata_files(folder: Path, *, with_sdmx: bool = False) -> Iterator[tuple[s
     yield linked_data.DCAT_NAME, _text(linked_data.dcat_dataset(publication))
     yield linked_data.CROISSANT_NAME, _text(linked_data.croissant_dataset(publication))
     yield CITATION_NAME, citation_file(publication.package).encode()
+    if (tables := csvw_tables(publication)) is not None:
+        yield CSVW_NAME, _text(tables)
     for table in sdmx.tables(publication) if with_sdmx else ():
         yield sdmx_paths(table.stem)[0], sdmx.observations(table)
 
@@ -60,7 +63,7 @@ def changed_metadata(folder: Path) -> list[str]:
     """
     if not any((folder / name).exists() for name in NAMES):
         return []  # of an earlier version
-    later = {CITATION_NAME, *_of_places(folder)}
+    later = {CITATION_NAME, CSVW_NAME, *_of_places(folder)}
     return [
         path
         for path, content in metadata_files(folder, with_sdmx=(folder / SDMX).is_dir())

@@ -31,7 +31,6 @@ import numpy as np
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.places.place_tables import PlaceTables
 from statpress.tasks.bundle.file_formats import read_batches, schema_of, written_file
 from statpress.tasks.catalogues.linked_data import Publication
 from statpress.tasks.products.publication import LISTED_CELLS, column_from
@@ -292,7 +291,7 @@ def tables(publication: Publication) -> tuple[Table, ...]:
 
 
 def _has_places(stated: Mapping[str, Any]) -> bool:
-    return bool(stated["mechanism"] == PlaceTables.name)
+    return bool(stated["mechanism"] == "place_tables")
 
 
 def _stems(publication: Publication, product: str) -> list[str]:

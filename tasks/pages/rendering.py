@@ -188,7 +188,7 @@ def rendered(
             pictures=pictures,
             frame_of=_frame,
             map_data=_map_data,
-            middle_of=_middle,
+            spot_of=_spot,
             explores=explores,
             as_json=_as_json,
             code=code,
@@ -219,6 +219,10 @@ def _blocks(section: Section) -> Iterator[Block]:
         yield from _blocks(part)
 
 
+_LETTERS = 7
+"""Size of a map's labels, as ``templates/map.css`` has it."""
+
+
 def _frame(paths: Sequence[str]) -> tuple[int, int, int, int]:
     """The view box of a map: left, top, width and height."""
     lefts, tops, rights, bottoms = zip(*map(extent, paths), strict=True)
@@ -226,9 +230,15 @@ def _frame(paths: Sequence[str]) -> tuple[int, int, int, int]:
     return left, top, max(rights) - left, max(bottoms) - top
 
 
-def _middle(path: str) -> tuple[float, float]:
+def _spot(path: str, label: str) -> dict[str, float | None]:
+    """Where a label is written into a path: its middle, and a size where 7 would be too wide."""
     left, top, right, bottom = extent(path)
-    return (left + right) / 2, (top + bottom) / 2
+    size = round(1.4 * (right - left) / len(label), 1)
+    return {
+        "x": (left + right) / 2,
+        "y": (top + bottom) / 2,
+        "size": size if size < _LETTERS else None,
+    }
 
 
 def _map_data(drawn: PlaceMap) -> dict[str, Any]:

@@ -15,19 +15,18 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.estimates.estimate import RawEstimates
-from statpress.mechanisms.estimates.joint_moments import MeanEstimate
-from statpress.mechanisms.marginals.marginals import Microdata
-from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, NoisySum, NoisyTable
-from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.mechanisms.tables.perturbed import NoisyCounts, Perturbed
-from statpress.tasks.products.marginal_product import tables_of_records
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.estimates.estimate import RawEstimates
+    from statpress.mechanisms.estimates.joint_moments import MeanEstimate
+    from statpress.mechanisms.marginals.marginals import Microdata
+    from statpress.mechanisms.marginals.residuals import NoisySum, NoisyTable
 
 MOST_APART = 3.0
 """Standard errors beyond which records and a figure of the same release are said to differ."""
@@ -46,7 +45,9 @@ def with_beside(product: PlannedProduct[Any], plan: Plan, drawn: Mapping[str, An
     """
     raw = drawn[product.name]
     found = tuple(measured for _, measured in _beside(product, plan, drawn))
-    if isinstance(raw, NoisyMarginals) and (placed_by := product.mechanism.placed_by):
+    if placed_by := getattr(product.mechanism, "placed_by", None):
+        from statpress.mechanisms.places.placed_records import PlacesOfRecords
+
         placing = PlacesOfRecords(drawn[placed_by.product])
         raw = replace(raw, placing=placing)
         found += tuple(placing.whole(raw.domain))
@@ -84,6 +85,9 @@ def _apart(microdata: Microdata, measured: NoisyTable | NoisySum, n_records: int
     """
     from scipy.special import chdtrc, ndtri
 
+    from statpress.mechanisms.marginals.residuals import NoisySum
+    from statpress.tasks.products.marginal_product import tables_of_records
+
     own = microdata.residuals
     group = (measured.column,) if isinstance(measured, NoisySum) else measured.group
     (records,) = tables_of_records(microdata.domain, [group], microdata.codes)
@@ -101,8 +105,12 @@ def _beside(
     product: PlannedProduct[Any], plan: Plan, drawn: Mapping[str, Any]
 ) -> Iterator[tuple[str, NoisyTable | NoisySum]]:
     """What bears on a product's records, by the name of the product that measured it."""
+    if product.mechanism.needs != "columns" or plan.privacy.unit != "record":
+        return
+    from statpress.mechanisms.marginals.residuals import NoisyMarginals
+
     raw = drawn[product.name]
-    if isinstance(raw, NoisyMarginals) and plan.privacy.unit == "record":
+    if isinstance(raw, NoisyMarginals):
         for other in plan.products:
             if other.name != product.name:
                 for measured in _measured(raw.domain, other, drawn[other.name]):
@@ -113,6 +121,11 @@ def _measured(
     domain: Domain, other: PlannedProduct[Any], raw: Any
 ) -> Iterator[NoisyTable | NoisySum]:
     """What a product says of one or two columns of a domain."""
+    from statpress.mechanisms.estimates.estimate import RawEstimates
+    from statpress.mechanisms.estimates.joint_moments import MeanEstimate
+    from statpress.mechanisms.marginals.residuals import GRID, NoisyTable
+    from statpress.mechanisms.tables.perturbed import NoisyCounts, Perturbed
+
     names, mechanism = other.domain.names, other.mechanism
     if len(names) > 2 or other.domain.absent:
         return
@@ -133,6 +146,8 @@ def _measured(
 
 def _sum(column: int, domain: Domain, mechanism: MeanEstimate, raw: RawEstimates) -> NoisySum:
     """The noisy sum behind a mean, of the numbers in [0, 1] that it is of."""
+    from statpress.mechanisms.marginals.residuals import NoisySum
+
     assert mechanism.estimand is not None
     weights = mechanism.estimand.columns(domain, np.arange(domain.columns[0].size))[:, 0]
     value, sd = mechanism.noisy_moments(raw).noisy_sum

@@ -381,6 +381,7 @@ def _places(name: str, geography: Geography, drawn: bool) -> DataTable:
         fields=described(described_by),
         title="places, and which lies in which",
         most_rows=sum(tree.sizes),
+        keys=("level", "place"),
     )
     if not drawn:
         return listed

@@ -62,7 +62,6 @@ from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_cou
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
 from statpress.tasks.release.ledger_check import recomputed, terms_of
-from statpress.tasks.release.priors import with_priors
 from statpress.tasks.release.run_places import (
     Outcome,
     Run,
@@ -226,6 +225,10 @@ def fix_plan(
         plan = release.plan()
     check_memory(release, plan)
     planned = plan_for_account(context.home, release, plan)
+    if not any(product.mechanism.needs == "columns" for product in planned.products):
+        return planned
+    from statpress.tasks.release.priors import with_priors
+
     return with_priors(context.home, release, planned, seeded=seeded)
 
 

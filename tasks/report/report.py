@@ -29,7 +29,6 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.workload import workload_words
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.plan import ADVICE, Verdict
-from statpress.mechanisms.registry import KINDS
 from statpress.tasks.catalogues.data_package import ColumnFacts, column_facts
 from statpress.tasks.catalogues.metadata_files import sdmx_paths
 from statpress.tasks.catalogues.usage import citation
@@ -648,7 +647,7 @@ def _parameter_rows(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]
 
 def _expected_rows(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What errors were expected before anything was drawn: name, value, what it means."""
-    compared = {k: v for kind in KINDS.values() for k, v in kind.compared.items()}
+    compared = kind_named(stated["kind"], stated["mechanism"]).core.compared
     for name, value in stated["expected_error"].items():
         known = _EXPECTED.get(name)
         if known is None and name in compared:

@@ -20,11 +20,12 @@ from ruamel.yaml import YAML
 from scipy.stats import t
 from victims import InProcess
 
+from statpress.configs.descriptions.drafting import read_description
 from statpress.configs.loading import load
 from statpress.configs.order import Order, Override
 from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import BundleVerificationError
-from statpress.tasks.bundle.file_formats import read_batches
+from statpress.tasks.bundle.file_formats import format_named, read_batches
 from statpress.tasks.bundle.manifest import files_of, seal, verify_bundle
 from statpress.tasks.catalogues import linked_data
 from statpress.tasks.catalogues.linked_data import Publication
@@ -158,7 +159,7 @@ def test_every_file_of_the_data_package_is_there_with_its_size_and_hash(bundle: 
 def test_the_same_public_files_give_the_same_metadata(bundle: Path) -> None:
     made = [*metadata_files(bundle, with_sdmx=True), *structure_files(bundle)]
     assert {name for name, _ in made} == {
-        "dcat.jsonld", "croissant.json", "CITATION.cff", "sdmx/counts.csv",
+        "dcat.jsonld", "croissant.json", "CITATION.cff", "csvw.json", "sdmx/counts.csv",
         "sdmx/counts_structure.xml", "sdmx/years.csv", "sdmx/years_structure.xml",
     }  # fmt: skip
     for name, content in made:
@@ -271,6 +272,34 @@ def test_croissant_lists_files_that_its_reader_does_not_know(bundle: Path) -> No
     vars(changed)["package"] = package | {"resources": only}
     sets = linked_data.croissant_dataset(changed)["recordSet"]
     assert {each["field"][0]["source"]["fileObject"]["@id"][-4:] for each in sets} == {".csv"}
+
+
+def test_csv_on_the_web_gives_the_values_that_parquet_has(bundle: Path) -> None:
+    needed("csvw")
+    from csvw import CSVW, TableGroup
+
+    found = CSVW(str(bundle / "csvw.json"), validate=True)
+    assert found.is_valid and not found.warnings
+    group = TableGroup.from_file(bundle / "csvw.json")
+    assert group.check_referential_integrity()
+    assert {str(table.url) for table in group.tables} == {
+        f"data/{each.name}" for each in (bundle / "data").glob("*.csv")
+    }
+    text = format_named("csv").as_written
+    for table in group.tables:
+        assert table.check_primary_key()
+        own = pq.read_table((bundle / str(table.url)).with_suffix(".parquet"))
+        assert [dict(row) for row in table] == [
+            {k: text(v) if isinstance(v, str) else v for k, v in row.items()}
+            for row in own.to_pylist()
+        ]
+    people = next(each for each in group.tables if each.url.string == "data/people.csv")
+    rank = people.tableSchema.columndict["rank"]
+    assert [each["skos:prefLabel"] for each in rank.common_props["skos:member"]] == [
+        "low", "middle", "high",
+    ]  # fmt: skip
+    described = read_description(bundle / "csvw.json", "data/people.csv")
+    assert [each.name for each in described.columns] == ["odd", "rank", "trained"]
 
 
 def test_the_citation_is_what_its_format_asks_for(bundle: Path) -> None:

@@ -119,6 +119,13 @@ def test_a_release_and_its_files(places: Any) -> None:
     assert "`people_state_2`" in (bundle / "README.md").read_text()
     report = (bundle / "report.html").read_text()
     assert "Alpha &amp; Co" in report and "None" not in report
+    tables = json.loads((bundle / "csvw.json").read_text())["tables"]
+    columns = {each["url"]: each["tableSchema"]["columns"] for each in tables}
+    keys = {each["url"]: each["tableSchema"].get("primaryKey") for each in tables}
+    tracts = {"base": "string", "format": "^(A1|A2|B1|B2|B3|C|D1)$"}
+    assert (found := columns["data/people_tract.csv"][0])["name"] == "tract"
+    assert found["datatype"] == tracts
+    assert keys["data/people_places.csv"] == ["level", "place"]
     spatial = json.loads((bundle / "dcat.jsonld").read_text())["dct:spatial"]
     found = [(each["dct:type"], each["dct:identifier"]) for each in spatial]
     tracts = ["A1", "A2", "B1", "B2", "B3", "C", "D1"]

@@ -102,7 +102,7 @@ def test_a_rehearsal_looks_like_a_release_and_says_everywhere_that_it_is_none(fo
     assert facts["would_charge"]["epsilon"] == f"{load(folder / 'release.yaml').plan().epsilon:f}"
     for name in (
         "README.md", "PRIVACY.md", "report.html", "datapackage.json", "dcat.jsonld",
-        "croissant.json", "codebook.md", "manifest.json", "CITATION.cff",
+        "croissant.json", "codebook.md", "manifest.json", "CITATION.cff", "csvw.json",
     ):  # fmt: skip
         text = (bundle / name).read_text()
         assert "NOT PUBLISHABLE" in text and "ehears" in text.lower(), name
