@@ -39,24 +39,24 @@ def workload_parts(
         possible[_kind(columns, pair)] += 1
     for group, weight in groups:
         by_kind[_kind(columns, group)][group] = weight
-    linked = any(isinstance(column, Slot) for column in columns)
+    of_persons = {column.of.name for column in columns if isinstance(column, Slot)}
     for kind, weights in sorted(by_kind.items(), key=lambda each: (each[0][1], not each[0][0])):
-        of = {"of": _whose(*kind)} if linked else {}
+        of = {"of": _whose(*kind)} if of_persons else {}
         pairs = Counter(weight for group, weight in weights.items() if len(group) == 2)
-        usual = pairs.most_common(1)[0][0] if pairs.total() == possible[kind] else None
+        whole = pairs and pairs.total() == possible[kind]
+        usual = pairs.most_common(1)[0][0] if whole else None
         others = {
             group: weight for group, weight in weights.items() if len(group) > 2 or weight != usual
         }
         for names, weight in _once(columns, others, kind):
             yield {**of, "columns": list(names), "weight": weight}
-        if pairs and usual is not None:
-            inside = {name: None for group in weights if len(group) == 2
-                      for name in _names(columns, group)}  # fmt: skip
-            own, persons = (
-                [name for name in inside if (name in _of_persons(columns)) is of_person]
-                for of_person in (False, True)
-            )
-            sides = {"pairs_of": own, "with": persons} if all(kind) else {"pairs_of": [*inside]}
+        if usual is not None:
+            listed = (_names(columns, group) for group in weights if len(group) == 2)
+            names = [*dict.fromkeys(itertools.chain.from_iterable(listed))]
+            sides = {"pairs_of": names}
+            if all(kind):
+                sides = {"pairs_of": [name for name in names if name not in of_persons]}
+                sides |= {"with": [name for name in names if name in of_persons]}
             yield {**of, **sides, "weight": usual}
 
 
@@ -92,10 +92,6 @@ def _whose(own: bool, persons: int) -> str:
     """Whose columns those of a table are."""
     of_persons = {0: "", 1: "a person", 2: "two persons"}.get(persons, f"{persons} persons")
     return " and ".join(filter(None, ["the household" if own else "", of_persons]))
-
-
-def _of_persons(columns: Sequence[Column]) -> set[str]:
-    return {column.of.name for column in columns if isinstance(column, Slot)}
 
 
 def _names(columns: Sequence[Column], group: Group) -> tuple[str, ...]:
