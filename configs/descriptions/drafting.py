@@ -436,8 +436,10 @@ def _width(column: DescribedColumn, missing: dict[str, str]) -> list[tuple[str, 
         return []
     tiling = [str(d) for d in range(2, min(values // 2, 10**6) + 1) if values % d == 0]
     fitting = [d for d in tiling if values // int(d) <= _MANY_VALUES][:3]
-    hint = f"{', '.join(fitting)} tile" if fitting else "none tiles well: move a bound; of"
-    missing["width"] = f"values in a cell; {hint} these {values:,} values"
+    hint = f"{values:,} values divide well by none: move a bound"
+    if fitting:
+        hint = f"{', '.join(fitting)} divide these {values:,} values"
+    missing["width"] = f"values in a cell; {hint}"
     return [("width", None)]
 
 
