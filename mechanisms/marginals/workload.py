@@ -52,11 +52,11 @@ def workload_parts(
             yield {**of, "columns": list(names), "weight": weight}
         if usual is not None:
             listed = (_names(columns, group) for group in weights if len(group) == 2)
-            names = [*dict.fromkeys(itertools.chain.from_iterable(listed))]
-            sides = {"pairs_of": names}
+            columns_of_pairs = [*dict.fromkeys(itertools.chain.from_iterable(listed))]
+            sides = {"pairs_of": columns_of_pairs}
             if all(kind):
-                sides = {"pairs_of": [name for name in names if name not in of_persons]}
-                sides |= {"with": [name for name in names if name in of_persons]}
+                sides = {"pairs_of": [each for each in columns_of_pairs if each not in of_persons]}
+                sides |= {"with": [each for each in columns_of_pairs if each in of_persons]}
             yield {**of, **sides, "weight": usual}
 
 
