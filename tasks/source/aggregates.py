@@ -391,7 +391,9 @@ def profile(
         derived, coded = discretise.coded_columns(domain, table, unit=unit, text=opened.text)
         totals = {"records": derived.count()}
         if domain.patterns:
-            totals["impossible"] = discretise.impossible(domain, coded).sum()
+            totals["impossible"] = discretise.impossible(
+                domain, [each.digit for each in coded]
+            ).sum()
         if unit is not None:
             totals["units"] = derived.unit.nunique()
             totals["unnamed"] = derived.unit.isnull().sum()

@@ -525,8 +525,8 @@ def sum_of(coded: Iterable[Coded]) -> Any:
     return functools.reduce(operator.add, (column.digit for column in coded)).cast("int64")
 
 
-def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
-    """Whether a record lies in a structural zero, from what ``coded_columns`` gave.
+def impossible(domain: Domain, digits: Sequence[Any]) -> Any:
+    """Whether a record lies in a structural zero, from each column's digit in its word.
 
     Sets of several runs are those of listed categories, so their codes are listed too.
     """
@@ -534,7 +534,7 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
 
     def in_set(name: str, runs: Runs) -> Any:
         place = places[domain.names.index(name)]
-        digit = coded[place.index].digit
+        digit = digits[place.index]
         if len(runs) == 1:
             first, last = map(place.constant, runs[0])
             return (digit >= first) & (digit <= last)

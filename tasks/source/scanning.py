@@ -20,7 +20,7 @@ import errno
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from io import FileIO
@@ -409,9 +409,7 @@ def scan_wide(
     def packed(opened: OpenSource) -> ir.Table:
         derived = discretise.read_columns(domain, opened.table, text=opened.text)
         words = group.words(domain, derived)
-        if domain.patterns:
-            words[f"word_{_IMPOSSIBLE}"] = _impossible(domain, derived).cast("int64")
-        return derived.select(**words)
+        return _with_impossible(domain, derived, words, f"word_{_IMPOSSIBLE}")
 
     def unpack(words: list[_Counts]) -> list[NDArray[Any]]:
         nonlocal n_impossible
@@ -450,10 +448,8 @@ def profile_of_kept(
     def run(table: ir.Table, unit: str | None) -> None:
         nonlocal n_records, n_impossible
         derived = discretise.read_columns(domain, table, unit=unit, text=opened.text)
-        words = group.words(domain, derived)
-        if domain.patterns:
-            words[_IMPOSSIBLE] = _impossible(domain, derived).cast("int64")
-        records = engine_of(table).stored(derived.select(**words, unit=derived.unit))
+        words = group.words(domain, derived) | {"unit": derived.unit}
+        records = engine_of(table).stored(_with_impossible(domain, derived, words, _IMPOSSIBLE))
         kept = kept_records(records, units, key).drop("unit", "lacking")
         for batch in engine_of(kept).batches(kept, CHUNK):
             n_records += len(batch)
@@ -473,9 +469,8 @@ def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Sc
     keys = {name: key for group in groups for name, key in group.words(domain, derived).items()}
     sets = [group.names for group in groups]
     if domain.patterns:
-        keys[_IMPOSSIBLE] = _impossible(domain, derived)
         sets.append((_IMPOSSIBLE,))
-    found = _by_sets(derived.select(**keys), sets)
+    found = _by_sets(_with_impossible(domain, derived, keys, _IMPOSSIBLE), sets)
     fates = np.zeros((len(domain.columns), N_FATES), np.int64)
     counted, seen, n_records = [], set(), 0
     for group in groups:
@@ -497,11 +492,24 @@ def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Sc
     return Scan(_profile(domain, n_records, fates, n_impossible), tuple(counted))
 
 
-def _impossible(domain: Domain, derived: ir.Table) -> Any:
-    """Whether a record lies in a structural zero."""
+def _with_impossible(
+    domain: Domain, derived: ir.Table, keys: Mapping[str, Any], name: str
+) -> ir.Table:
+    """The keys, and in a column of this name 1 for a record in a structural zero, if there are any.
+
+    The digits are columns of a view: else every box of a rule, of which there may be hundreds,
+    would repeat in SQL all that they are computed from.
+    """
+    if not domain.patterns:
+        return derived.select(**keys)
     places = discretise.places_of(PackedCodes.of(domain))
-    coded = [coded_column(c, derived, p) for c, p in zip(domain.columns, places, strict=True)]
-    return discretise.impossible(domain, coded)
+    digits = {
+        f"digit_{index}": coded_column(column, derived, place).digit
+        for index, (column, place) in enumerate(zip(domain.columns, places, strict=True))
+    }
+    once = derived.select(**keys, **digits).view()
+    impossible = discretise.impossible(domain, [once[digit] for digit in digits])
+    return once.select(*keys, **{name: impossible.cast("int64")})
 
 
 def _profile(domain: Domain, n_records: int, fates: _Counts, n_impossible: int) -> SourceProfile:

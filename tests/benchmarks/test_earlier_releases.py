@@ -1,12 +1,19 @@
-"""Quick form of ``earlier_releases``: eight columns, four seeds, epsilon .3."""
+"""Quick form of ``earlier_releases``: epsilon .3, six columns and two seeds, or eight and four."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.benchmarks.earlier_releases import measure, ratios
 
 
-def test_two_earlier_years_help_and_wrong_ones_do_not_hurt() -> None:
-    rows = [measure("happiness", 0.3, seed, columns=8, errors_only=True) for seed in range(4)]
+@pytest.mark.parametrize(
+    ("columns", "seeds"), [(6, 2), pytest.param(8, 4, marks=pytest.mark.benchmark_full)]
+)
+def test_two_earlier_years_help_and_wrong_ones_do_not_hurt(columns: int, seeds: int) -> None:
+    rows = [
+        measure("happiness", 0.3, seed, columns=columns, errors_only=True) for seed in range(seeds)
+    ]
     found = ratios(rows)
     assert found["chain"] < 0.95
     for name in ("reversed", "permuted", "fabricated"):

@@ -1,12 +1,15 @@
-"""Quick form of ``placed_records``: one seed, epsilon 1."""
+"""Quick form of ``placed_records``: 24 states, one seed, epsilon 1; the full one has all."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.benchmarks.placed_records import alone, census2000, errors, marginals, placed
 
 
-def test_places_by_their_tables_beat_a_flat_column_of_places() -> None:
-    tree, domain, codes = census2000()
+@pytest.mark.parametrize("states", [24, pytest.param(None, marks=pytest.mark.benchmark_full)])
+def test_places_by_their_tables_beat_a_flat_column_of_places(states: int | None) -> None:
+    tree, domain, codes = census2000(states)
     sizes = tuple(column.size for column in domain.columns)
     ours = errors(tree, sizes, codes, placed(tree, domain, codes, 1.0, 0.7, 0))
     flat = errors(tree, sizes, codes, marginals(domain, codes, 1.0, 0))

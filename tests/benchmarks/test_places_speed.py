@@ -104,14 +104,14 @@ def reading(leaves: int) -> tuple[float, int]:
 def test_reading_is_linear_in_places_and_needs_no_more_memory_for_more() -> None:
     ratio = float("inf")
     for _ in range(3):  # a busy machine is given another chance
-        (small, least), (large, most) = reading(3_000), reading(30_000)
+        (small, least), (large, most) = reading(1_500), reading(15_000)
         ratio = min(ratio, large / small)
-        print(f"3,000 places: {small:.3f} s, {least} bytes; 30,000: {large:.3f} s, {most} bytes")
+        print(f"1,500 places: {small:.3f} s, {least} bytes; 15,000: {large:.3f} s, {most} bytes")
         if ratio <= 10 * LINEAR:
             break
     assert ratio <= 10 * LINEAR
     assert most < 2 * least
-    assert most < 30_000 * 20 * 8 * 4
+    assert most < 15_000 * 20 * 8 * 4
 
 
 def released(leaves: int, folder: Path) -> tuple[float, int]:
@@ -148,16 +148,16 @@ def released(leaves: int, folder: Path) -> tuple[float, int]:
 def test_a_release_is_linear_in_places_and_needs_a_fifth_of_the_memory_of_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In blocks of 2^12 cells: against a tenth of the places, and against one block."""
-    _, whole = released(10_000, tmp_path)
-    monkeypatch.setattr(estimates_of_places, "AT_ONCE", 2**12)
-    monkeypatch.setattr(file_numbers, "IN_MEMORY", 2**12)
-    released(1_000, tmp_path)  # what is tabulated once
+    """In blocks of 2^11 cells: against a tenth of the places, and against one block."""
+    _, whole = released(5_000, tmp_path)
+    monkeypatch.setattr(estimates_of_places, "AT_ONCE", 2**11)
+    monkeypatch.setattr(file_numbers, "IN_MEMORY", 2**11)
+    released(500, tmp_path)  # what is tabulated once
     ratio = float("inf")
     for _ in range(3):  # a busy machine is given another chance
-        (small, _), (large, most) = released(1_000, tmp_path), released(10_000, tmp_path)
+        (small, _), (large, most) = released(500, tmp_path), released(5_000, tmp_path)
         ratio = min(ratio, large / small)
-        print(f"1,000 places: {small:.3f} s; 10,000: {large:.3f} s, {most} bytes of {whole}")
+        print(f"500 places: {small:.3f} s; 5,000: {large:.3f} s, {most} bytes of {whole}")
         if ratio <= 10 * LINEAR:
             break
     assert ratio <= 10 * LINEAR

@@ -55,11 +55,12 @@ def test_the_noise_has_its_law_on_every_lattice_point(noise: str) -> None:
     assert p_value(replace(mechanism, scale=Fraction(float(mechanism.scale) * 1.3))) < LEVEL
 
 
-def test_no_event_tells_neighbours_apart_by_more_than_epsilon() -> None:
+@pytest.mark.parametrize("times", [600, pytest.param(1200, marks=pytest.mark.benchmark_full)])
+def test_no_event_tells_neighbours_apart_by_more_than_epsilon(times: int) -> None:
     mechanism = calibrated("laplace", 3)
     a, b = (integer_values(LEARNER, table, 3) for table in (ONE, TWO))
 
-    def p_value(made: BernsteinMechanism, epsilon: float, times: int = 1200) -> float:
+    def p_value(made: BernsteinMechanism, epsilon: float, times: int) -> float:
         """Of "the likelier event under the first table has at most e^epsilon the chance"."""
         rng, hits = generator(), []
         for table in (ONE, TWO):
@@ -69,8 +70,8 @@ def test_no_event_tells_neighbours_apart_by_more_than_epsilon() -> None:
         share = math.exp(epsilon) / (1 + math.exp(epsilon))
         return float(stats.binom.sf(hits[0] - 1, sum(hits), share))
 
-    assert p_value(mechanism, 1.0) > LEVEL
+    assert p_value(mechanism, 1.0, times) > LEVEL
     # The broken twin: noise for the change at one point of the lattice, not for all four.
     change = np.abs(a - b)
     point = float(mechanism.scale) * change.max() / change.sum()
-    assert p_value(replace(mechanism, scale=Fraction(point)), 1.0, 3000) < LEVEL
+    assert p_value(replace(mechanism, scale=Fraction(point)), 1.0, 5 * times // 2) < LEVEL

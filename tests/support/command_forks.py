@@ -27,6 +27,8 @@ def forked(
     *arguments: str, cwd: Path, environment: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
     """What the command says and its exit code, in a fork of this process."""
+    if arguments[0] in PRESSING:
+        import pressing_ready  # noqa: F401
     with tempfile.TemporaryDirectory() as folder:
         child = os.fork()
         if child == 0:

@@ -12,7 +12,7 @@ import random
 import sqlite3
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -168,19 +168,25 @@ def flaws(folder: Path, kept: list[Files]) -> tuple[int, list[str]]:
     return tried, [text for text in found if text]
 
 
-HISTORIES: dict[str, Callable[[Path], list[Files]]] = {
-    "log that only grows": lambda folder: lived(folder, 8),
-    "log moved in between": lambda folder: lived(
-        folder, 8, moves={1: "PASSIVE", 3: "FULL", 5: "RESTART", 6: "PASSIVE"}
-    ),
-}
+FULL = pytest.mark.benchmark_full
 
 
-@pytest.mark.parametrize("name", HISTORIES)
-def test_power_lost_at_any_place_of_the_log(tmp_path: Path, name: str) -> None:
-    tried, found = flaws(tmp_path, HISTORIES[name](tmp_path))
+@pytest.mark.parametrize(
+    ("charges", "moves"),
+    [
+        (3, {}),
+        (4, {0: "PASSIVE", 1: "FULL", 2: "RESTART"}),
+        pytest.param(8, {}, marks=FULL),
+        pytest.param(8, {1: "PASSIVE", 3: "FULL", 5: "RESTART", 6: "PASSIVE"}, marks=FULL),
+    ],
+    ids=["log that only grows", "log moved in between", "grows-full", "moved-full"],
+)
+def test_power_lost_at_any_place_of_the_log(
+    tmp_path: Path, charges: int, moves: dict[int, str]
+) -> None:
+    tried, found = flaws(tmp_path, lived(tmp_path, charges, moves=moves))
     print(f"\n{tried} losses of power")
-    assert tried > 200
+    assert tried > 25 * (charges - 1)
     assert found == []
 
 
@@ -199,8 +205,11 @@ def test_power_lost_around_the_moves_that_sqlite_makes_by_itself(tmp_path: Path)
         assert found == []
 
 
-def test_the_log_cut_anywhere_keeps_what_was_told_before_the_cut(tmp_path: Path) -> None:
-    kept = lived(tmp_path, 24)
+@pytest.mark.parametrize("charges", [8, pytest.param(24, marks=FULL)])
+def test_the_log_cut_anywhere_keeps_what_was_told_before_the_cut(
+    tmp_path: Path, charges: int
+) -> None:
+    kept = lived(tmp_path, charges)
     last = kept[-1]
     for place in range(kept[0].end, last.end + 1, last.frame):
         told = max((files.told for files in kept if files.end <= place), key=len)
@@ -209,13 +218,14 @@ def test_the_log_cut_anywhere_keeps_what_was_told_before_the_cut(tmp_path: Path)
             assert flaw(tmp_path / "found.db", last.database, log, told) == ""
 
 
-def test_power_lost_while_the_log_is_moved_into_the_database(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [20, pytest.param(60, marks=FULL)])
+def test_power_lost_while_the_log_is_moved_into_the_database(tmp_path: Path, times: int) -> None:
     before, after = lived(tmp_path, 12, moves={11: "PASSIVE"})[-2:]
     assert before.database != after.database and before.told == after.told
     page, noise = before.frame - FRAME_HEADER, random.Random(7)
     pages = range(0, len(after.database), page)
     grown = before.database.ljust(len(after.database), b"\0")
-    for _ in range(60):
+    for _ in range(times):
         share = noise.random()
         mixed = b"".join(
             (after.database if noise.random() < share else grown)[place : place + page]

@@ -141,7 +141,9 @@ def test_three_shares_are_within_a_hundredth_of_the_best_of_a_fine_grid(tmp_path
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples // 8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     names=st.lists(st.sampled_from(sorted(POOL)), min_size=2, max_size=5, unique=True),

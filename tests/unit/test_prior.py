@@ -133,7 +133,15 @@ def turned(prior: Prior) -> Iterator[tuple[str, Prior]]:
     )
 
 
-@pytest.mark.parametrize(("screen", "seeds"), [("yes", 48), ("no", 12)])
+@pytest.mark.parametrize(
+    ("screen", "seeds"),
+    [
+        ("yes", 36),
+        ("no", 6),
+        pytest.param("yes", 48, marks=pytest.mark.benchmark_full),
+        pytest.param("no", 12, marks=pytest.mark.benchmark_full),
+    ],
+)
 def test_a_prior_helps_and_a_wrong_one_costs_little(screen: str, seeds: int) -> None:
     made = mechanism(0.3, screen=screen)
     errors: dict[str, list[float]] = {}
@@ -299,12 +307,13 @@ def count(analyses: Analyses, group: Sequence[int], cell: Sequence[int]) -> Inte
     return analyses.count({names[c]: [code] for c, code in zip(group, cell, strict=True)})
 
 
-def test_intervals_are_narrower_and_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", [3, pytest.param(8, marks=pytest.mark.benchmark_full)])
+def test_intervals_are_narrower_and_cover(monkeypatch: pytest.MonkeyPatch, seeds: int) -> None:
     # The ends of fewer draws lie further inside, so that covering is no easier.
     monkeypatch.setattr(with_prior, "DRAWS", 40)
     covered: Mapping[str, list[bool]] = {"alone": [], "with": []}
     widths: Mapping[str, list[float]] = {"alone": [], "with": []}
-    for seed in range(8):
+    for seed in range(seeds):
         now, release = vintages(seed)
         for name, analyses in zip(covered, both(release), strict=True):
             for group in CELLS[: len(SIZES)]:
