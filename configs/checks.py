@@ -429,6 +429,7 @@ def _values(column: Column | None) -> list[object]:
 
 COUNT = "count"
 """Name of the column of totals."""
+_MOST_CELLS = 12  # of a column that a message lists
 _NEXT = "Write a CSV file with a header: the columns' names, then 'count'; a row for each cell."
 
 
@@ -456,12 +457,17 @@ def with_counts(
         columns = total.columns or (name,)
         for column in columns:
             if column not in domain.names:
-                raise ConfigError(f"The product has no column '{column}'.", where="known")
+                able = [c.name for c in domain.columns if not isinstance(c, Slot)]
+                raise ConfigError(
+                    f"The product has no column '{column}' of which totals may be known.",
+                    where=f"known.{name}",
+                    next_step=f"Those that it has: {', '.join(able)}.",
+                )
         counts = total.counts
         if counts is None:
             assert total.file is not None
             own = [domain[column] for column in columns]
-            counts = counts_of_file(total.file, own, folder, sources, where="known")
+            counts = counts_of_file(total.file, own, folder, sources, where=f"known.{name}")
         totals[name] = KnownTotal(columns=columns, counts=counts)
     return totals
 
@@ -568,7 +574,10 @@ def _counts(text: str, columns: list[Column], name: str, *, whole: bool) -> tupl
         cell = 0
         for column, place, value in zip(columns, places, row, strict=False):
             if value not in place:
-                raise _problem(f"The column '{column.name}' has no such cell", name, line)
+                able = ", ".join(f"'{each}'" for each in [*place][:_MOST_CELLS])
+                more = ", …" if len(place) > _MOST_CELLS else ""
+                what = f"The column '{column.name}' has no such cell"
+                raise _problem(what, name, line, next_step=f"Those that it has: {able}{more}.")
             cell = cell * column.size + place[value]
         if cell in found:
             raise _problem("A cell is listed twice, which no table of totals does", name, line)
@@ -585,6 +594,6 @@ def _counts(text: str, columns: list[Column], name: str, *, whole: bool) -> tupl
     return tuple(found.get(cell, 0) for cell in range(cells))
 
 
-def _problem(what: str, name: str, line: int | None) -> ConfigError:
+def _problem(what: str, name: str, line: int | None, next_step: str = _NEXT) -> ConfigError:
     place = f"'{name}'" if line is None else f"'{name}', line {line}"
-    return ConfigError(f"{what} ({place}).", next_step=_NEXT)
+    return ConfigError(f"{what} ({place}).", next_step=next_step)

@@ -325,9 +325,17 @@ def _pairs(lines: Sequence[_Line], second: str, above: Above) -> Iterator[_Line]
             raise ConfigError(_TOO_FEW, where=line.where)
         code = line.values[0]
         if code not in above:
-            raise ConfigError(f"There is no place '{code}' in the geography.", where=line.where)
+            raise ConfigError(
+                f"There is no place '{code}' in the geography.",
+                where=line.where,
+                next_step="Use the codes of the file of places.",
+            )
         if code in seen:
-            raise ConfigError(f"The place '{code}' is listed twice.", where=line.where)
+            raise ConfigError(
+                f"The place '{code}' is listed twice.",
+                where=line.where,
+                next_step="Leave one of its lines out.",
+            )
         seen.add(code)
         yield line
 
@@ -354,7 +362,9 @@ def _sizes(
         code, written = line.values
         if code in containing:
             raise ConfigError(
-                f"The place '{code}' has others in it, and its size is theirs.", where=line.where
+                f"The place '{code}' has others in it, and its size is theirs.",
+                where=line.where,
+                next_step="Leave the line out.",
             )
         if not (written.isascii() and written.isdigit()) or int(written) > _MOST_SIZE:
             raise ConfigError(

@@ -89,7 +89,7 @@ def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
+        found = error.errors(include_url=False)
     except ConfigError as error:  # of a value that checks itself, which cannot say where it is
         places = [keys for keys in document.places if keys and keys[-1] == error.where]
         error.where = document.where(places[0] if len(places) == 1 else at)
@@ -186,7 +186,11 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
     error_class = getattr(errors, kind, ConfigError)
     if keys and keys[-1] in ("records", "pseudocount"):
         error_class = errors.RecordsError
-    return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
+    return error_class(
+        f"{message[0].upper()}{message[1:].removesuffix('.')}.",
+        where=where,
+        next_step=detail.get("ctx", {}).get("next_step", ""),
+    )
 
 
 def _no_kind(product: Mapping[str, Any], document: Document, keys: Keys) -> ConfigError:

@@ -142,6 +142,12 @@ class StatedProduct(Cost):
     chosen: str | None = Field(
         default=None, description="Why the mechanism, if the config left that open."
     )
+    workload: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Of records by marginals: the tables of several columns that matter, by names "
+        "of columns, with their weights, and whose columns they are; absent where all pairs count "
+        "alike.",
+    )
 
 
 class StatedChecks(Part):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Literal, Union, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -23,11 +24,13 @@ from pydantic import (
     Tag,
     TypeAdapter,
     ValidationError,
+    WrapValidator,
     create_model,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from statpress.configs.declared_columns import Line, Paragraphs, Section, Share
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import PlacedBy, UserDefined, own_keys
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO
@@ -120,7 +123,28 @@ def _with_columns(value: dict[str, Any]) -> dict[str, Any]:
 def _written(hint: Any) -> Any:
     """The type of a knob in the file, where a function, a column or a product is named."""
     named = (UserDefined | None, Geography | None, PlacedBy | None)
-    return str | None if hint in named else hint
+    return str | None if hint in named else _checking_itself(hint)
+
+
+def _checking_itself(hint: Any) -> Any:
+    """A type whose dataclasses refuse a value at its own place, which they do not know."""
+    if is_dataclass(hint):
+        return Annotated[hint, WrapValidator(_refused)]
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (None, Literal):
+        return hint
+    checking = tuple(map(_checking_itself, inside))
+    return Union[checking] if origin is UnionType else origin[checking]  # noqa: UP007
+
+
+def _refused(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """What a value is, or why it refuses itself as a finding of the validator."""
+    try:
+        return handler(value)
+    except ConfigError as error:
+        raise PydanticCustomError(
+            "ConfigError", "{what}", {"what": error.what, "next_step": error.next_step}
+        ) from None
 
 
 def _columns_of_places(value: dict[str, Any]) -> dict[str, Any]:
@@ -263,11 +287,11 @@ def _product(value: Any) -> Any:
     except ValidationError as error:
         details = [
             InitErrorDetails(
-                type=PydanticCustomError(each["type"], each["msg"]),
+                type=PydanticCustomError(each["type"], each["msg"], each.get("ctx")),
                 loc=(*place, *each["loc"]),
                 input=each["input"],
             )
-            for each in error.errors(include_url=False, include_context=False)
+            for each in error.errors(include_url=False)
         ]
         raise ValidationError.from_exception_data(error.title, details) from None
 

@@ -34,6 +34,7 @@ from statpress.mechanisms.registry import KINDS, REGISTRY, serving
 
 if TYPE_CHECKING:
     from statpress.mechanisms.marginals.survey_weights import SurveyWeight
+    from statpress.mechanisms.marginals.target_tables import KnownTotal
 
 _MERGED = {
     "mechanisms.accounting.analytic": "mechanisms.accounting.losses",
@@ -164,6 +165,7 @@ def requests_of(
         weight: Of the records; microdata that list its column have it.
     """
     declared = declared_columns(document)
+    known_totals: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, product in config.products.items():
         known_columns = {*domain.names} | {column.name for column in domain.declared}
         if not known_columns >= {*product.columns}:
@@ -202,6 +204,7 @@ def requests_of(
             if values.get("known"):
                 own = domain.project(columns)
                 values["known"] = with_counts(values["known"], own, folder, config.source.files)
+                known_totals |= _agreeing(name, values["known"], own, places, known_totals)
             if values.get("places") is not None:
                 values["places"] = _placed_by(values["places"], columns, config, domain, places)
                 if values["places"] is None:
@@ -231,6 +234,42 @@ def requests_of(
                 open_share=product.share is None,
                 further=further,
             )
+
+
+def _agreeing(
+    product: str,
+    known: Mapping[str, KnownTotal],
+    domain: Domain,
+    places: Mapping[str, Geography],
+    before: Mapping[str, tuple[tuple[int, ...], str]],
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The counts of every column with known totals, and where the config has them.
+
+    Args:
+        product: Its name.
+        known: Its known totals, with their counts.
+        domain: Its columns.
+        places: By column the geographies that are in order.
+        before: What this gave for the products before.
+
+    Raises:
+        ConfigError: They differ from those of another product, or from the sizes of places.
+    """
+    found = {}
+    for key, total in known.items():
+        for column, counts in total.by_column(domain).items():
+            geography, others = places.get(column), before.get(column)
+            if geography is not None and geography.exact and geography.sizes is not None:
+                sizes = geography.sizes[geography.leaves].tolist()
+                others = tuple(map(round, sizes)), f"geography.{column}.sizes"
+            if others is not None and others[0] != counts:
+                raise ConfigError(
+                    f"The known totals of column '{column}' are not those of '{others[1]}'.",
+                    where=f"known.{key}",
+                    next_step="Give totals that agree.",
+                )
+            found[column] = counts, f"products.{product}.known.{key}"
+    return found
 
 
 def _geography(
@@ -407,6 +446,7 @@ def survey_weight(
                 raise ConfigError(
                     f"There are {len(given)} totals for the {column.size} cells of '{name}'.",
                     where=name,
+                    next_step="Give one for every cell, 'other' and missing values too.",
                 )
             totals[name] = tuple(map(float, given))
     with findings.noting(), placed(document, (SECTION, "calibrate")):
@@ -462,7 +502,9 @@ def _check_sums(totals: dict[str, tuple[float, ...]], given: object) -> None:
         file = f" ('{given[name]}')" if isinstance(given[name], str) else ""
         said = f"The totals of '{name}'{file} add up to {sum(total):,.0f}"
         if not sum(total):
-            raise ConfigError(f"{said}.", where=name)
+            raise ConfigError(
+                f"{said}.", where=name, next_step="Give the totals of the population."
+            )
         if first and sum(total) != sum(next(iter(totals.values()))):
             raise ConfigError(
                 f"{said}, and {first[0].lower()}{first[1:]}.",

@@ -321,14 +321,25 @@ def _order(error: StatpressError) -> tuple[bool, float, float]:
 
 @contextmanager
 def placed(document: Document, keys: Place) -> Iterator[None]:
-    """Give errors of the core the place in the file where they arose."""
+    """Give errors of the core the place in the file where they arose.
+
+    What they call their place is a key below ``keys``, or several with dots between them, where
+    items of lists are counted from 0; the last of them may begin with a section of the file.
+    """
     try:
         yield
         return
     except (ConfigError, InfeasibleBudgetError) as error:
         found: StatpressError = error
-    inner = found.where
-    if document.name not in inner:
-        known = (*keys, inner) if inner and (*keys, inner) in document.places else keys
-        found.where = document.where(known)
+    if document.name not in found.where:
+        found.where = document.where(_below(document, keys, found.where))
     raise found
+
+
+def _below(document: Document, keys: Place, dotted: str) -> Place:
+    """Where a dotted path below some keys leads to, as far as the document has it."""
+    steps = [int(each) if each.isdecimal() else each for each in dotted.split(".")]
+    parts = [dotted] if (*keys, dotted) in document.places else steps
+    whole, *shorter = [(*keys, *parts[:n]) for n in range(len(parts), -1, -1)]
+    of_sections = [tuple(parts[n:]) for n in range(len(parts) - 1)]
+    return next((each for each in (whole, *of_sections, *shorter) if each in document.places), keys)

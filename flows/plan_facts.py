@@ -37,6 +37,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
     for product in plan.products:
         products[product.request.name] = {
             **product.describe(plan.privacy),
+            **kind_of(product).stated(product),
             "kind": product.kind.name,
             "columns": list(product.domain.names),
             "share": canonical(product.request.share),

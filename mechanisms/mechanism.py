@@ -129,6 +129,7 @@ LABELS: Mapping[str, str] = {
     "candidates": "candidate datasets",
     "mu": "mu of Gaussian privacy",
     "groups": "tables of several columns",
+    "always": "columns whose pairs are all measured",
     "within_cells": "values within their cells",
     "confidence": "level of the intervals",
     "replicates": "bootstrap replicates",

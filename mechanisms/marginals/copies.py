@@ -70,7 +70,7 @@ from statpress.mechanisms.marginals.pair_cells import (
     shares_of_cells,
 )
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, centred
-from statpress.mechanisms.marginals.synthesis import synthesise
+from statpress.mechanisms.marginals.synthesis import Beginning, synthesise
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of, possible_cells
 from statpress.mechanisms.parallel import in_threads
 
@@ -232,21 +232,21 @@ class Copies:
             )
         posterior = Posterior.of(self.released, model)
         at_once = copies_at_once(self.released.sizes, len(start))
-        drawn = functools.partial(self._drawn, posterior, start)
+        beginning = Beginning.of(start, posterior.model, self.released.known or {}, posterior.clear)
+        drawn = functools.partial(self._drawn, posterior, beginning)
         return tuple(in_threads(drawn, generators, at_once=at_once))
 
     def _drawn(
-        self, posterior: Posterior, start: NDArray[np.unsignedinteger], rng: np.random.Generator
+        self, posterior: Posterior, beginning: Beginning, rng: np.random.Generator
     ) -> NDArray[np.unsignedinteger]:
         return synthesise(
             posterior.draw(rng),
-            len(start),
+            len(beginning.codes),
             rng,
             boxes=boxes_of(self.released.domain),
             known=self.released.known,
             sweeps=SWEEPS,
-            copied=start,
-            clear=posterior.clear,
+            copied=beginning,
         )
 
     @functools.cached_property

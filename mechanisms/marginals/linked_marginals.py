@@ -25,6 +25,7 @@ from statpress.mechanisms.marginals.marginals import (
     Marginals,
     MarginalsKnobs,
     check_groups_differ,
+    unknown_column,
 )
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight
@@ -82,7 +83,7 @@ class LinkedKind(MicrodataKind):
                     raise ConfigError(
                         f"'{column}' is a column of the persons in one place of a household, and "
                         "known totals are of households.",
-                        where="known",
+                        where=f"known.{name}",
                         next_step="Leave these totals out.",
                     )
 
@@ -111,12 +112,26 @@ def _placed(groups: Iterable[ColumnGroup], columns: Sequence[Column]) -> Iterato
     for column in columns:
         if isinstance(column, Slot):
             slots.setdefault(column.place, {})[column.of.name] = column.name
-    for group in groups:
+    of_persons = [*dict.fromkeys(name for own in slots.values() for name in own)]
+    for at, group in enumerate(groups):
+        where = f"groups.{at}"
+        for name in group.columns:
+            if name not in {*names, *of_persons}:
+                of_households = [c.name for c in columns if not isinstance(c, Slot)]
+                raise unknown_column(name, [*of_households, *of_persons], where)
         places = [
-            tuple(name if name in names else own.get(name, name) for name in group.columns)
+            tuple(name if name in names else own[name] for name in group.columns)
             for own in slots.values()
         ]
         for placed in dict.fromkeys(places):
+            for name, other in zip(group.columns, placed, strict=True):
+                if placed.count(other) > 1 and name != other:
+                    raise ConfigError(
+                        f"The group names '{other}' twice: '{name}' is the column of every place.",
+                        where=where,
+                        next_step="Leave one of them out, or name columns of two places: "
+                        f"{', '.join(own[name] for own in slots.values())}.",
+                    )
             yield ColumnGroup(columns=placed, weight=group.weight)
 
 

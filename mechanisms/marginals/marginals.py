@@ -25,6 +25,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
@@ -114,11 +115,16 @@ class ColumnGroup:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         if len(self.columns) < 2 or len(set(self.columns)) < len(self.columns):
-            raise ConfigError("A group needs two different columns or more.", where="pairs")
+            raise ConfigError(
+                "A group needs two different columns or more.",
+                next_step="Name two columns at least, each once; every column has a table of its "
+                "own anyway.",
+            )
+        if len(self.columns) > MOST_GROUP:
+            raise ConfigError(f"A group has at most {MOST_GROUP} columns.")
         if not 1 / MOST_WEIGHT <= self.weight <= MOST_WEIGHT:
             raise ConfigError(
-                f"A weight must be a number between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}.",
-                where="pairs",
+                f"A weight must be a number between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}."
             )
 
 
@@ -227,8 +233,19 @@ def check_groups_differ(groups: Sequence[ColumnGroup]) -> None:
     Raises:
         ConfigError: There are such.
     """
-    if len({frozenset(group.columns) for group in groups}) < len(groups):
-        raise ConfigError("Give each group of columns once.", where="groups")
+    listed = [frozenset(group.columns) for group in groups]
+    for at, columns in enumerate(listed):
+        if columns in listed[:at]:
+            raise ConfigError("Give each group of columns once.", where=f"groups.{at}")
+
+
+def unknown_column(name: str, names: Sequence[str], where: str) -> ConfigError:
+    """The error of a column that a product does not have."""
+    return ConfigError(
+        f"The product has no column '{name}'.",
+        where=where,
+        next_step=f"Name columns of the product: {', '.join(names)}.",
+    )
 
 
 def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
@@ -236,12 +253,10 @@ def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, floa
     names = [column.name for column in domain.columns]
     where, listed = ("groups", knobs.groups) if knobs.pairs == "all" else ("pairs", knobs.pairs)
     groups = dict(all_pairs(len(names))) if knobs.pairs == "all" else {}
-    for group in listed:
+    for at, group in enumerate(listed):
         for name in group.columns:
             if name not in names:
-                raise ConfigError(f"The product has no column '{name}'.", where=where)
-        if len(group.columns) > MOST_GROUP:
-            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where=where)
+                raise unknown_column(name, names, f"{where}.{at}")
         groups[tuple(sorted(map(names.index, group.columns)))] = group.weight
     for place in _always_of(knobs.weight, domain):
         for other in range(len(names)):
@@ -511,18 +526,34 @@ class Marginals:
         )
         if not knobs.known:
             return mechanism
-        totals = _totals_of(knobs.known, target.domain)
-        return mechanism.knowing(totals, target.domain, target.n_records)
+        totals, names = _totals_of(knobs.known, target.domain)
+        return mechanism.knowing(totals, target.domain, target.n_records, names)
 
-    def knowing(self, known: KnownTotals, domain: Domain, n_records: int) -> Self:
-        """The mechanism with public exact totals of some columns and pairs."""
+    def knowing(
+        self,
+        known: KnownTotals,
+        domain: Domain,
+        n_records: int,
+        names: Mapping[Group, str] = MappingProxyType({}),
+    ) -> Self:
+        """The mechanism with public exact totals of some columns and pairs.
+
+        Args:
+            known: By positions of columns, int64 of their shape.
+            domain: The columns.
+            n_records: Number of records, which the totals add up to.
+            names: What a config calls them, for messages.
+
+        Raises:
+            ConfigError: They cannot be met.
+        """
         if known and self.adjacency is not Adjacency.REPLACE_ONE:
             raise _private_total()
         if known and self.records not in (0, n_records):
             raise ConfigError(
                 "Known totals can be met only by as many records as there are.", where="records"
             )
-        return dataclasses.replace(self, known=_check_known(known, domain, n_records))
+        return dataclasses.replace(self, known=_check_known(known, domain, n_records, names))
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """mu-GDP for units of up to ``unit_records``, and in proportion for others."""
@@ -704,33 +735,47 @@ _KNOWN = "known"
 _MOST_COUNT = 2**62
 
 
-def _totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> KnownTotals:
-    """Known totals with their counts by ascending positions of their columns."""
+def _totals_of(
+    known: Mapping[str, KnownTotal], domain: Domain
+) -> tuple[KnownTotals, Mapping[Group, str]]:
+    """Known totals with their counts by ascending positions of their columns, and their names."""
     totals: dict[Group, Integers] = {}
+    names: dict[Group, str] = {}
     for name, total in known.items():
-        columns = total.columns or (name,)
+        columns, where = total.columns or (name,), f"{_KNOWN}.{name}"
         if not set(columns) <= set(domain.names) or len(set(columns)) < len(columns):
-            raise ConfigError("Known totals name columns of the product, each once.", where=_KNOWN)
+            raise ConfigError(
+                "Known totals name columns of the product, each once.",
+                where=where,
+                next_step=f"Those of the product: {', '.join(domain.names)}.",
+            )
         shape = [domain[column].size for column in columns]
         if any(abs(count) > _MOST_COUNT for count in total.counts or ()):
             raise ConfigError(
                 f"The known totals '{name}' have a count that no table of records has.",
-                where=_KNOWN,
+                where=where,
             )
         counts = np.array(total.counts or (), dtype=np.int64)
         if counts.size != math.prod(shape):
             raise ConfigError(
                 f"The known totals '{name}' have {counts.size:,} counts for "
                 f"{math.prod(shape):,} cells.",
-                where=_KNOWN,
+                where=where,
+                next_step="Give a count for every cell, those of 'other' and of missing values "
+                "too, or a file that names them.",
             )
         positions = [domain.names.index(column) for column in columns]
         order = sorted(range(len(columns)), key=lambda i: positions[i])
         group = tuple(positions[i] for i in order)
         if group in totals:
-            raise ConfigError("Known totals of the same columns are given twice.", where=_KNOWN)
+            raise ConfigError(
+                f"'{names[group]}' and '{name}' are known totals of the same columns.",
+                where=where,
+                next_step="Leave one of them out.",
+            )
         totals[group] = np.ascontiguousarray(counts.reshape(shape).transpose(order))
-    return totals
+        names[group] = name
+    return totals, names
 
 
 def _private_total() -> ConfigError:
@@ -741,22 +786,27 @@ def _private_total() -> ConfigError:
     )
 
 
-def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTotals:
+def _check_known(
+    known: KnownTotals, domain: Domain, n_records: int, keys: Mapping[Group, str]
+) -> KnownTotals:
     """Known totals that agree with the domain, with each other and with the number of records."""
     if known and domain.absent:
         raise _private_total()
     margins: dict[int, Integers] = {}
+    of_margins: dict[int, str] = {}
     component = list(range(len(domain.columns)))
     for group, table in sorted(known.items()):
         names = " and ".join(f"'{domain.columns[column].name}'" for column in group)
-        _check_table(group, table, domain, n_records, names)
+        where = f"{_KNOWN}.{keys[group]}" if group in keys else _KNOWN
+        _check_table(group, table, domain, n_records, names, where)
         for axis, column in enumerate(group):
             margin = table.sum(axis=tuple(i for i in range(len(group)) if i != axis))
+            before = of_margins.setdefault(column, names)
             if not np.array_equal(margins.setdefault(column, margin), margin):
                 raise ConfigError(
                     f"The known totals of column '{domain.columns[column].name}' differ between "
-                    "tables.",
-                    where=_KNOWN,
+                    f"tables: that of {before} and that of {names}.",
+                    where=where,
                     next_step="Give tables that agree in the columns they share.",
                 )
         if len(group) == 2:
@@ -764,7 +814,7 @@ def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTot
             if one == other:
                 raise ConfigError(
                     f"The known totals of {names} close a cycle of pairs.",
-                    where=_KNOWN,
+                    where=where,
                     next_step="Leave one pair of the cycle out.",
                 )
             component = [one if part == other else part for part in component]
@@ -772,21 +822,26 @@ def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTot
     return dict(sorted(known.items()))
 
 
-def _check_table(group: Group, table: Integers, domain: Domain, n_records: int, names: str) -> None:
+def _check_table(
+    group: Group, table: Integers, domain: Domain, n_records: int, names: str, where: str
+) -> None:
     sizes = [column.size for column in domain.columns]
-    problem = ""
+    problem, next_step = "", "Correct the counts."
     if len(group) not in (1, 2) or tuple(sorted(set(group))) != group:
-        raise ConfigError("Known totals are of one column or of two.", where=_KNOWN)
+        raise ConfigError("Known totals are of one column or of two.", where=where)
     if table.shape != tuple(sizes[column] for column in group) or table.dtype != np.int64:
         problem = "do not have one whole number for each cell"
     elif table.min() < 0:
         problem = "have a negative count"
-    elif int(table.max()) > n_records or sum(table.ravel().tolist()) != n_records:
-        problem = "do not add up to the number of records"
+    elif (total := sum(table.ravel().tolist())) != n_records:
+        problem = f"do not add up to the number of records, {n_records:,}, but to {total:,}"
+        next_step = "Correct the counts, or the number in 'privacy'."
     elif table[~possible_cells(group, sizes, boxes_of(domain))].any():
         problem = "count records in cells that are declared impossible"
     if problem:
-        raise ConfigError(f"The known totals of {names} {problem}.", where=_KNOWN)
+        raise ConfigError(
+            f"The known totals of {names} {problem}.", where=where, next_step=next_step
+        )
 
 
 def _check_boxes(margins: Mapping[int, Integers], domain: Domain, n_records: int) -> None:

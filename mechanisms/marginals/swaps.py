@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,7 +225,8 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
     size,  # noqa: ANN001  int: how many codes the column has
     part_strides,  # noqa: ANN001  uint64[t]: of each table, the column's stride
     rest_columns,  # noqa: ANN001  uint64[t, r]: of each table, its other columns
-    rest_strides,  # noqa: ANN001  uint64[t, r]: their strides, 0 for padding
+    rest_strides,  # noqa: ANN001  uint64[t, r]: their strides without it, 0 for padding
+    n_rests,  # noqa: ANN001  uint64[t]: cells of each table without it
     n_pairs,  # noqa: ANN001  int: tables of one other column come first,
     n_judged,  # noqa: ANN001  int: all by which partners are found next
     offsets,  # noqa: ANN001  uint64[t]: where each table begins
@@ -239,9 +240,30 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
     n = codes.shape[0]
     n_tables = offsets.shape[0]
     moved = np.uintp(column)
+    width = np.uintp((size + 3) // 4 * 4)
+    # The tables one after the other, weighted, with the codes of the column next to each other: a
+    # visit adds up a row of each, four codes at a time.
+    starts = np.zeros(n_tables + 1, np.uintp)
+    for t in range(n_tables):
+        starts[t + 1] = starts[t] + n_rests[t] * width
+    rows = np.zeros(starts[n_tables], np.int64)
+    firsts = rest_columns[:, 0].copy()
+    first_steps = rest_strides[:, 0] * width
+    seconds = rest_columns[:, -1].copy()  # of triples; of larger ones the last
+    second_steps = rest_strides[:, -1] * width
+    judged = np.int64(0)
+    for t in range(n_tables):
+        if t < n_judged:
+            judged += weights[t]
+        stride = part_strides[t]
+        for row in range(n_rests[t]):
+            cell = offsets[t] + row // stride * stride * np.uintp(size) + row % stride
+            for y in range(size):
+                own = starts[t] + row * width + np.uintp(y)
+                rows[own] = weights[t] * gaps[cell + np.uintp(y) * stride]
     waiting = np.full((size, size), -1, np.int64)  # by its code and the wanted one: a record,
     wishes = np.zeros((size, size), np.int64)  # and by how much its own move would change
-    change_to = np.empty(size, np.int64)
+    change_to = np.empty(width, np.int64)
     one_row = np.empty(codes.shape[1], np.uintp)
     other_row = np.empty(codes.shape[1], np.uintp)
     ones = np.empty(n_tables, np.uintp)
@@ -256,22 +278,33 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
         for c in range(codes.shape[1]):
             one_row[c] = codes[i, c]
         x = one_row[moved]
-        change_to[:] = 0
-        for t in range(n_judged):
-            one = offsets[t] + one_row[rest_columns[t, 0]] * rest_strides[t, 0]
-            if t >= n_pairs:
-                for r in range(1, rest_columns.shape[1]):
-                    one += one_row[rest_columns[t, r]] * rest_strides[t, r]
-            ones[t] = one
-            stride = part_strides[t]
-            weight = weights[t]
-            left = gaps[one + x * stride] - UNIT
-            if stride == np.uintp(1):
-                for y in range(size):
-                    change_to[y] += weight * (gaps[one + np.uintp(y)] - left)
-            else:
-                for y in range(size):
-                    change_to[y] += weight * (gaps[one + np.uintp(y) * stride] - left)
+        for t in range(n_pairs):
+            ones[t] = starts[t] + one_row[firsts[t]] * first_steps[t]
+        for t in range(n_pairs, n_judged):
+            one = starts[t] + one_row[firsts[t]] * first_steps[t]
+            ones[t] = one + one_row[seconds[t]] * second_steps[t]
+        if rest_columns.shape[1] > 2:
+            for t in range(n_pairs, n_judged):
+                for r in range(1, rest_columns.shape[1] - 1):
+                    ones[t] += one_row[rest_columns[t, r]] * rest_strides[t, r] * width
+        for four in range(np.uintp(0), width, np.uintp(4)):
+            sum_0 = np.int64(0)
+            sum_1 = np.int64(0)
+            sum_2 = np.int64(0)
+            sum_3 = np.int64(0)
+            for t in range(n_judged):
+                one = ones[t] + four
+                sum_0 += rows[one]
+                sum_1 += rows[one + np.uintp(1)]
+                sum_2 += rows[one + np.uintp(2)]
+                sum_3 += rows[one + np.uintp(3)]
+            change_to[four] = sum_0
+            change_to[four + np.uintp(1)] = sum_1
+            change_to[four + np.uintp(2)] = sum_2
+            change_to[four + np.uintp(3)] = sum_3
+        left = change_to[x] - judged * UNIT
+        for y in range(size):
+            change_to[y] -= left
         best = np.int64(0)
         wanted = -1
         for y in range(size):
@@ -288,22 +321,22 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
                     other_row[c] = codes[j, c]
                 change = np.int64(0)
                 for t in range(n_tables):
-                    one = offsets[t]
-                    other = offsets[t] + other_row[rest_columns[t, 0]] * rest_strides[t, 0]
+                    rest = other_row[rest_columns[t, 0]] * rest_strides[t, 0]
                     if t >= n_pairs:
                         for r in range(1, rest_columns.shape[1]):
-                            other += other_row[rest_columns[t, r]] * rest_strides[t, r]
-                    if t < n_judged:
-                        one = ones[t]
-                    else:
+                            rest += other_row[rest_columns[t, r]] * rest_strides[t, r]
+                    other = starts[t] + rest * width
+                    if t >= n_judged:
+                        rest = np.uintp(0)
                         for r in range(rest_columns.shape[1]):
-                            one += one_row[rest_columns[t, r]] * rest_strides[t, r]
-                    p = x * part_strides[t]
-                    q = taken * part_strides[t]
-                    ones[t] = one
+                            rest += one_row[rest_columns[t, r]] * rest_strides[t, r]
+                        ones[t] = starts[t] + rest * width
+                    one = ones[t]
                     others[t] = other
-                    slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
-                    change += weights[t] * (slope + 2 * UNIT) * (one != other)
+                    slope = (
+                        rows[one + taken] - rows[one + x] + rows[other + x] - rows[other + taken]
+                    )
+                    change += (slope + 2 * UNIT * weights[t]) * (one != other)
                 swapped = bool(change < 0)
                 if swapped and pattern_columns.shape[0] > 0:
                     one_row[moved] = taken
@@ -324,18 +357,25 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
                     for t in range(n_tables):
                         one = ones[t]
                         other = others[t]
-                        p = x * part_strides[t]
-                        q = taken * part_strides[t]
+                        unit = UNIT * weights[t]
                         if one != other:
-                            gaps[one + p] -= UNIT
-                            gaps[one + q] += UNIT
-                            gaps[other + q] -= UNIT
-                            gaps[other + p] += UNIT
+                            rows[one + x] -= unit
+                            rows[one + taken] += unit
+                            rows[other + taken] -= unit
+                            rows[other + x] += unit
         if not swapped:
             for y in range(size):
                 if y != x and (waiting[x, y] < 0 or change_to[y] < wishes[x, y]):
                     waiting[x, y] = place
                     wishes[x, y] = change_to[y]
+    for t in range(n_tables):
+        stride = part_strides[t]
+        for row in range(n_rests[t]):
+            cell = offsets[t] + row // stride * stride * np.uintp(size) + row % stride
+            for y in range(size):
+                own = starts[t] + row * width + np.uintp(y)
+                if rows[own] != weights[t] * gaps[cell + np.uintp(y) * stride]:
+                    gaps[cell + np.uintp(y) * stride] = rows[own] // weights[t]
     return gain, accepted
 
 
@@ -349,7 +389,7 @@ def compiled_column(dtype: str) -> Callable[..., tuple[int, int]]:
     signature = nt.UniTuple(nt.int64, 2)(  # type: ignore[no-untyped-call]
         numba.from_dtype(np.dtype(dtype))[:, ::1],
         *(nt.int64, nt.int64, nt.int64, nt.int64),
-        *(vector, matrix, matrix, nt.int64, nt.int64),
+        *(vector, matrix, matrix, vector, nt.int64, nt.int64),
         *(vector, nt.int64[::1], nt.int64[::1]),
         *(nt.int64[::1], nt.int64[::1], nt.boolean[:, ::1]),
     )
@@ -361,7 +401,7 @@ MOST_MATCHED = 256
 """Codes of a column whose records wait for a partner by their code and the one they want."""
 
 
-LEAST_VISITS, PARTS = 1 << 15, 8
+LEAST_VISITS, PARTS, PARTS_IN_TURN = 1 << 15, 8, 32
 """In long files a column gives way to the next after a part of the records: its first swaps gain
 most, and what the others then move gives it new ones."""
 BLOCKS, LEAST_BLOCK, MOST_BLOCK_CELLS = 4, 1 << 17, 1 << 22
@@ -379,15 +419,32 @@ class _Layout:
     gaps: Integers
 
     @classmethod
-    def of(cls, targets: Sequence[TargetTable], codes: NDArray[Any]) -> _Layout:
+    def of(
+        cls,
+        targets: Sequence[TargetTable],
+        codes: NDArray[Any],
+        counts: Mapping[Group, Integers] | None = None,
+    ) -> _Layout:
+        """Of records whose tables are counted, but for those that are known."""
+        known = counts or {}
         offsets = np.cumsum([0] + [target.table.size for target in targets])
         gaps = np.empty(offsets[-1], dtype=np.int64)
-        counted = tables_of(codes, {target.group: target.table.shape for target in targets})
+        counted = tables_of(
+            codes, {t.group: t.table.shape for t in targets if t.group not in known}
+        )
         for target, start in zip(targets, offsets.tolist(), strict=False):
-            wanted = np.rint(target.table * UNIT).astype(np.int64)
-            gap = counted[target.group] * UNIT - wanted
+            count = known[target.group] if target.group in known else counted[target.group]
+            gap = count * UNIT - _in_units(target.table)
             gaps[start : start + target.table.size] = gap.ravel()
         return cls(targets, offsets[:-1].astype(np.int64), gaps)
+
+    def counts(self) -> dict[Group, Integers]:
+        """The tables that the records have by now."""
+        parts = np.split(self.gaps, self.offsets[1:])
+        return {
+            target.group: (part.reshape(target.table.shape) + _in_units(target.table)) // UNIT
+            for target, part in zip(self.targets, parts, strict=True)
+        }
 
     def move(self, columns: Group) -> tuple[Any, ...]:
         """The arguments of the kernel for tables that a move of these columns changes."""
@@ -419,9 +476,16 @@ class _Layout:
         size = having[0].table.shape[having[0].group.index(column[0])] if having else 0
         _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
         n_judged = sum(map(_is_judged, having))
-        unsigned = (strides[:, 0], columns, rests)
+        rests = np.where(rests > strides[:, :1], rests // max(size, 1), rests)
+        ends = np.append(self.offsets[1:], len(self.gaps))
+        n_rests = (ends[np.searchsorted(self.offsets, offsets)] - offsets) // max(size, 1)
+        unsigned = (strides[:, 0], columns, rests, n_rests)
         arrays = (np.ascontiguousarray(values, dtype=np.uint64) for values in unsigned)
         return size, *arrays, n_pairs, n_judged, offsets.astype(np.uint64), weights
+
+
+def _in_units(table: Floats) -> Integers:
+    return np.rint(table * UNIT).astype(np.int64)
 
 
 def _is_judged(target: TargetTable) -> bool:
@@ -452,6 +516,9 @@ def swap_towards(
     least_gain: float = 0.05,
     floor: float = 0.0,
     rest: float = 0.0,
+    counts: dict[Group, Integers] | None = None,
+    columns: Collection[int] | None = None,
+    in_turn: bool = False,
 ) -> int:
     """Swap in place; one-way tables and tied pairs stay as they are.
 
@@ -467,6 +534,9 @@ def swap_towards(
             less than this share of it.
         floor: Stop at this weighted squared distance, in squared records.
         rest: Stop also at this share of what it was.
+        counts: Tables of the records as far as they are known; afterwards those of all targets.
+        columns: What moves, with the columns that are tied to it; by default all.
+        in_turn: Whether a round goes on where the one before ended; else it begins anywhere.
 
     Returns:
         The number of rounds that were made: a sweep, or in long files a part of one.
@@ -474,34 +544,39 @@ def swap_towards(
     n = len(codes)
     if n < 2 or not targets:
         return 0
-    layout = _Layout.of(targets, codes)
+    layout = _Layout.of(targets, codes, counts)
     moves = [*moves_of(codes.shape[1], tied), *((group, ()) for group in together)]
+    if columns is not None:
+        moves = [(moved, fixed) for moved, fixed in moves if set(moved) & set(columns)]
     sweep = _Sweep.of(layout, moves, boxes)
     weights = np.repeat(
         np.array([round(t.weight * 64) for t in targets], dtype=np.float64),
         [t.table.size for t in targets],
     )
-    visits = min(n, max(LEAST_VISITS, n // PARTS))
+    visits = min(n, max(LEAST_VISITS, n // (PARTS_IN_TURN if in_turn else PARTS)))
     # Records that agree in a tied column may be too rare in a block.
     divided = n >= BLOCKS * LEAST_BLOCK and len(weights) <= MOST_BLOCK_CELLS and not tied
     coarse = (COARSE * UNIT) ** 2 * weights.sum()
     rounds = -(-sweeps * n // visits)
     before = _distance(weights, layout.gaps)
     floor = max(floor * 64 * UNIT**2, rest * before)
-    for made in range(rounds):
-        if before <= floor:
-            return made
+    first = int(rng.integers(n)) if in_turn and visits < n else None
+    made, little = 0, False
+    while made < rounds and before > floor and not little:
         in_blocks = divided and before > coarse
         if in_blocks:
-            _swap_blocks(sweep, codes, layout.gaps, visits, rng)
+            _swap_blocks(sweep, codes, layout.gaps, first, visits, rng)
         else:
-            sweep(codes, layout.gaps, visits, rng)
+            sweep(codes, layout.gaps, first, visits, rng)
+        made, first = made + 1, None if first is None else (first + visits) % n
         after = _distance(weights, layout.gaps)
         little, before = before - after <= least_gain * before * (visits / n), after
-        if little and not in_blocks:
-            return made + 1
         divided = divided and not little  # what no block sees is left to the whole
-    return rounds
+        little = little and not in_blocks
+    if counts is not None:
+        counts.clear()
+        counts.update(layout.counts())
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -526,11 +601,17 @@ class _Sweep:
         return cls(moved_tables)
 
     def __call__(
-        self, codes: NDArray[Any], gaps: Integers, visits: int, rng: np.random.Generator
+        self,
+        codes: NDArray[Any],
+        gaps: Integers,
+        first: int | None,
+        visits: int,
+        rng: np.random.Generator,
     ) -> None:
-        """Swap; codes and gaps are changed in place."""
+        """Swap from a record on, or from any; codes and gaps are changed in place."""
         n, dtype = len(codes), codes.dtype.name
-        first = int(rng.integers(n)) if visits < n else 0
+        if first is None:
+            first = int(rng.integers(n)) if visits < n else 0
         for moved, fixed, tables, patterns, matched in self.moves:
             if matched:
                 compiled_column(dtype)(codes, first, visits, *moved, *tables, gaps, *patterns)
@@ -556,7 +637,12 @@ class _Sweep:
 
 
 def _swap_blocks(
-    sweep: _Sweep, codes: NDArray[Any], gaps: Integers, visits: int, rng: np.random.Generator
+    sweep: _Sweep,
+    codes: NDArray[Any],
+    gaps: Integers,
+    first: int | None,
+    visits: int,
+    rng: np.random.Generator,
 ) -> None:
     """A round in blocks of records, each with its share of all differences."""
     seeds = rng.integers(2**63, size=(BLOCKS, 2))
@@ -566,7 +652,8 @@ def _swap_blocks(
     def swapped(block: int) -> Integers:
         own = share.copy()
         part = codes[ends[block] : ends[block + 1]]
-        sweep(part, own, visits // BLOCKS, np.random.default_rng(seeds[block]))
+        begun = None if first is None else first // BLOCKS % len(part)
+        sweep(part, own, begun, visits // BLOCKS, np.random.default_rng(seeds[block]))
         own -= share
         return own
 

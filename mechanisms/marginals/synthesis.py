@@ -11,7 +11,8 @@ records have all of them, and one sum of squares would break a nearly certain re
 noise of many weak ones. So each measured table weighs by how clear of its noise it is. When swaps
 have brought the records near to these, the tables that the records have by then replace the drawn
 ones: as they can be met all at once, the other pairs and triples can come near to what was drawn
-for them.
+for them. For these only their own columns move. In long files the rounds of a copy visit one part
+after the other, so that each has records that this copy has not moved yet.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,78 @@ their noise."""
 _FINE = 2**24
 
 
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """What copies begin with, which is the same for all of them.
+
+    Attributes:
+        codes: Records of a model near to theirs, unsigned[n, d].
+        clear: The measured pairs that a copy is brought near to first.
+        counts: The tables of the records that a copy is brought near to first.
+        one_way: Their single columns.
+    """
+
+    codes: NDArray[Any]
+    clear: Collection[Group]
+    counts: Mapping[Group, Integers]
+    one_way: Sequence[Integers]
+
+    @classmethod
+    def of(
+        cls, codes: NDArray[Any], model: Model, known: Mapping[Group, Any], clear: Collection[Group]
+    ) -> Beginning:
+        """Count what the copies of a model share."""
+        tables = {**model.pairs, **model.groups}
+        shapes = {g: table.shape for g, table in tables.items() if _is_first(g, clear)}
+        shapes = {g: shape for g, shape in shapes.items() if g not in known}
+        one_way = [
+            np.bincount(column, minlength=len(p))
+            for column, p in zip(codes.T, model.one_way, strict=True)
+        ]
+        return cls(codes, clear, tables_of(codes, shapes), one_way)
+
+    def moved(self, one_way: Sequence[Integers], rng: np.random.Generator) -> NDArray[Any]:
+        """Records with these one-way tables, as few of whose values as need be are others."""
+        moved = self.codes.copy()
+        order = rng.permutation(len(moved))
+        for column, (counts, wanted) in enumerate(zip(self.one_way, one_way, strict=True)):
+            surplus, short = np.maximum(counts - wanted, 0), np.maximum(wanted - counts, 0)
+            if not surplus.any():
+                continue
+            reached = _FIRST_MOVED
+            while True:  # the first records in this order that have what is too frequent
+                own = moved[order[:reached], column]
+                counts = np.bincount(own, minlength=len(wanted))
+                if np.all(counts >= surplus):
+                    break
+                reached *= 2
+            by_code, starts = order[np.argsort(own, kind="stable")], np.cumsum(counts) - counts
+            giving = [
+                by_code[starts[code] : starts[code] + surplus[code]]
+                for code in np.flatnonzero(surplus).tolist()
+            ]
+            taken = np.repeat(np.arange(len(wanted), dtype=moved.dtype), short)
+            moved[np.concatenate(giving), column] = rng.permutation(taken)
+        return moved
+
+    def counts_of(self, codes: NDArray[Any]) -> dict[Group, Integers]:
+        """The tables of records of which few are others than these."""
+        changed = np.zeros(len(codes), dtype=np.bool_)
+        for own, then in zip(self.codes.T, codes.T, strict=True):
+            changed |= own != then
+        shapes = {group: table.shape for group, table in self.counts.items()}
+        left, come = (tables_of(each[changed], shapes) for each in (self.codes, codes))
+        return {group: table - left[group] + come[group] for group, table in self.counts.items()}
+
+
+_FIRST_MOVED = 1 << 12
+
+
+def _is_first(group: Group, clear: Collection[Group]) -> bool:
+    """Whether a copy is brought near to a table first: a clear pair, or a measured larger group."""
+    return group in clear or len(group) > 2
+
+
 def synthesise(
     model: Model,
     n_records: int,
@@ -162,8 +235,7 @@ def synthesise(
     presence: Presence | None = None,
     sweeps: int = 15,
     floor: float | None = None,
-    copied: NDArray[Any] | None = None,
-    clear: Collection[Group] = (),
+    copied: Beginning | None = None,
 ) -> NDArray[Any]:
     """Codes unsigned[n_records, d] near to the model's tables.
 
@@ -177,9 +249,8 @@ def synthesise(
         sweeps: How often every record is visited at most.
         floor: Of the weighted squared distance, in squared records; by default from the noise. Of
             copies it is always that.
-        copied: For a copy, the records to begin with, which are of a model near to this one; by
-            default they are drawn along a tree. How three columns interact is drawn in a copy.
-        clear: Of a copy, the measured pairs that it is brought near to first.
+        copied: For a copy, what it begins with; by default records are drawn along a tree. How
+            three columns interact is drawn in a copy.
     """
     known = known or {}
     m = n_records
@@ -191,7 +262,7 @@ def synthesise(
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
     exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
     if copied is not None:
-        codes = _moved(copied, one_way, rng)
+        codes = copied.moved(one_way, rng)
     else:
         persons = frozenset() if presence is None else presence.columns
         own = {pair: table for pair, table in pairs.items() if not persons & {*pair}}
@@ -213,36 +284,19 @@ def synthesise(
     if copied is None:
         swap(targets(model, m, known, boxes), sweeps=sweeps, floor=floor)
         return codes
-    first, then = drawn_targets(model, m, known, boxes, clear, rng)
+    first, then = drawn_targets(model, m, known, boxes, copied.clear, rng)
     error = sum(each.weight * model.errors.get(each.group, 0.0) for each in first) * m**2
+    counts = copied.counts_of(codes)
+    swap = functools.partial(swap, counts=counts, in_turn=True)
     swap(first, sweeps=sweeps, floor=NEAR_ENOUGH * error)
-    reached = tables_of(codes, {each.group: each.table.shape for each in first})
-    met = [replace(each, table=reached[each.group].astype(np.float64)) for each in first]
-    swap([*met, *then], sweeps=_SWEEPS_OF_OTHERS, rest=_REST_OF_OTHERS)
+    met = [replace(each, table=counts[each.group].astype(np.float64)) for each in first]
+    swap(
+        [*met, *then],
+        sweeps=_SWEEPS_OF_OTHERS,
+        rest=_REST_OF_OTHERS,
+        columns={column for each in then for column in each.group},
+    )
     return codes
-
-
-def _moved(
-    codes: NDArray[Any], one_way: Sequence[Integers], rng: np.random.Generator
-) -> NDArray[Any]:
-    """Records with these one-way tables, as few of whose values as need be are others."""
-    moved = codes.copy()
-    order = rng.permutation(len(codes))
-    for column, wanted in enumerate(one_way):
-        own = codes[order, column]
-        surplus = np.bincount(own, minlength=len(wanted)) - wanted
-        by_code = order[np.argsort(own, kind="stable")]
-        counts = surplus + wanted
-        starts = np.cumsum(counts) - counts
-        giving = [
-            by_code[starts[code] : starts[code] + surplus[code]]
-            for code in np.flatnonzero(surplus > 0).tolist()
-        ]
-        if giving:
-            short = np.maximum(-surplus, 0)
-            taken = np.repeat(np.arange(len(wanted), dtype=codes.dtype), short)
-            moved[np.concatenate(giving), column] = rng.permutation(taken)
-    return moved
 
 
 def _steady(table: Floats) -> Floats:
@@ -309,7 +363,7 @@ def drawn_targets(
     for group, table in [*model.pairs.items(), *model.groups.items()]:
         if group in known:
             continue
-        if group not in clear and group not in model.groups:
+        if not _is_first(group, clear):
             then.append(TargetTable(group, table * m, 1.0))
             continue
         product = functools.reduce(np.multiply.outer, [model.one_way[c] for c in group])

@@ -285,4 +285,20 @@ class KnownTotal:
         if self.counts is not None:
             object.__setattr__(self, "counts", tuple(self.counts))
         if (self.file is None) == (self.counts is None):
-            raise ConfigError("Give either a file of known totals, or counts.", where="known")
+            raise ConfigError(
+                "Give either a file of known totals, or counts.",
+                where="known",
+                next_step="Write one of the keys 'file' and 'counts'.",
+            )
+
+    def by_column(self, domain: Domain) -> dict[str, tuple[int, ...]]:
+        """The count of every cell by column; empty where counts are not one for each cell."""
+        shape = [domain[name].size for name in self.columns]
+        if self.counts is None or len(self.counts) != math.prod(shape):
+            return {}
+        table = np.array(self.counts, dtype=object).reshape(shape)  # of any size
+        axes = range(len(shape))
+        return {
+            name: tuple(table.sum(axis=tuple(axis for axis in axes if axis != own)).tolist())
+            for own, name in enumerate(self.columns)
+        }

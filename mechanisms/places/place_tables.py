@@ -722,15 +722,16 @@ def _check_totals(geography: Geography, n_records: int | None) -> None:
     if n_records is None:
         raise ConfigError(
             "Totals of places cannot be met exactly where the number of records is private.",
-            where="geography",
+            where=f"geography.{geography.column}.known_totals",
             next_step="Leave 'known_totals' out: sizes then only divide the budget.",
         )
     assert geography.sizes is not None
-    if round(float(geography.sizes.sum())) != n_records:
+    total = round(float(geography.sizes.sum()))
+    if total != n_records:
         raise ConfigError(
             f"The sizes of the places of '{geography.column}' do not add up to the "
-            f"{n_records:,} records.",
-            where="geography",
+            f"{n_records:,} records, but to {total:,}.",
+            where=f"geography.{geography.column}.sizes",
             next_step="Give the exact number of records of each place, or leave 'known_totals' "
             "out: sizes then only divide the budget.",
         )

@@ -31,7 +31,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -263,14 +264,21 @@ def _calibrated(
     """The products' mechanisms; an error names the product."""
     found = []
     for request, target in zip(requests, asked, strict=True):
-        try:
+        with of_product(request.name):
             mechanism = mechanism_named(request.mechanism)
             _check_needs(mechanism, target)
             found.append(calibrated(mechanism, request.knobs, target))
-        except (ConfigError, InfeasibleBudgetError) as error:
-            error.where = request.name
-            raise
     return tuple(found)
+
+
+@contextmanager
+def of_product(name: str) -> Iterator[None]:
+    """Let errors of the config or the budget name the product, before the key that they name."""
+    try:
+        yield
+    except (ConfigError, InfeasibleBudgetError) as error:
+        error.where = ".".join(filter(None, (name, error.where)))
+        raise
 
 
 def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:

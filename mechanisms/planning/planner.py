@@ -44,6 +44,7 @@ from statpress.mechanisms.planning.choice import (
     gaussian_mu,
     losses_of,
     meet_budget,
+    of_product,
     part_of,
     targets,
 )
@@ -219,11 +220,8 @@ def _choose(
 ) -> Choice | None:
     if request.mechanism != AUTO or target is None:
         return None
-    try:
+    with of_product(request.name):
         return choose(request.kind, request.knobs, target, pure, briefly=briefly)
-    except (ConfigError, InfeasibleBudgetError) as error:
-        error.where = request.name
-        raise
 
 
 def _without_delta(
@@ -394,12 +392,9 @@ def _check_further(products: Sequence[PlannedProduct[Any]], briefly: bool) -> No
     """Refuse what the planned mechanisms cannot publish besides."""
     for product in products:
         if product.further is not None:
-            try:
+            with of_product(product.name):
                 product.kind.check_served(product.further, product.mechanism, product.target)
                 _ = None if briefly else product.expected_error
-            except ConfigError as error:
-                error.where = product.name
-                raise
 
 
 def _pure_targets(budget: Budget, parts: Sequence[Part]) -> Sequence[Target | None]:

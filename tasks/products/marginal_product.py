@@ -31,10 +31,16 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
 from statpress.mechanisms.marginals.analyses import Analyses
-from statpress.mechanisms.marginals.marginals import Marginals, Microdata, WithinCells
+from statpress.mechanisms.marginals.marginals import (
+    ALL_PAIRS,
+    Marginals,
+    Microdata,
+    WithinCells,
+)
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values
 from statpress.mechanisms.marginals.target_tables import Group
+from statpress.mechanisms.marginals.workload import Part, workload_parts, workload_words
 from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
@@ -486,6 +492,11 @@ class DerivedMicrodata:
     microdata: Microdata
 
 
+def _workload(product: Planned) -> list[Part]:
+    """The tables of several columns that matter, by names."""
+    return list(workload_parts(product.domain.columns, product.mechanism.groups))
+
+
 class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]):
     """Records, the noisy tables that they were fitted to, and what is known of each pair."""
 
@@ -616,10 +627,26 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             next_step="Ask for fewer 'records', or for fewer columns or cells.",
         )
 
+    def parameters(self, product: Planned) -> dict[str, str | int]:
+        """With names of columns in place of their positions."""
+        found, mechanism, names = (
+            super().parameters(product),
+            product.mechanism,
+            product.domain.names,
+        )
+        found["groups"] = workload_words(_workload(product))
+        if mechanism.always:
+            found["always"] = ", ".join(names[column] for column in mechanism.always)
+        if mechanism.target is not None:
+            found["target"] = names[mechanism.target]
+        return found
+
     def stated(self, product: Planned, raw: NoisyMarginals | None = None) -> dict[str, Any]:
-        """What was drawn with how much noise, and what no file holds."""
+        """Which tables count how much, what was drawn with how much noise, what no file holds."""
+        workload = _workload(product)
+        asked = {} if workload_words(workload) in ("", ALL_PAIRS) else {"workload": workload}
         if raw is None:
-            return {}
+            return asked
         names = product.domain.names
 
         def named(group: Sequence[int]) -> list[str]:
@@ -640,6 +667,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 for group, counts in raw.known.items()
             ],
             "raw_sha256": raw_digest(raw),
+            **asked,
             **({"prior_pairs": [named(pair) for pair in raw.prior.pairs]} if raw.prior else {}),
             **_weight_stated(product.mechanism.weight, product.domain),
         }

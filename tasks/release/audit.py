@@ -495,7 +495,7 @@ def _section(audited: Audited) -> Section:
             ["parameter", "value"],
             [
                 ["mechanism", product.mechanism.name],
-                *map(list, shown(product.mechanism.describe())),
+                *map(list, shown(kind_of(product).parameters(product))),
             ],
             title="How it was made",
             folded=True,

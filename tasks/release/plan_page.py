@@ -40,6 +40,7 @@ from statpress.tasks.pages.blocks import (
 from statpress.tasks.pages.numbers import at_most, count, how_many, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
     division_words,
     offers_of,
@@ -252,7 +253,7 @@ def _made(product: PlannedProduct[Any]) -> Grid:
     rows = [
         ["mechanism", product.mechanism.name],
         *chosen,
-        *([label, value] for label, value in shown(product.mechanism.describe())),
+        *([label, value] for label, value in shown(kind_of(product).parameters(product))),
         ["cells", count(product.domain.n_possible)],
         [
             "cost as a release of its own",

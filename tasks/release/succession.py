@@ -174,7 +174,7 @@ _BESIDE = frozenset(
         *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
         "epsilon_upper", "attack_advantage", "curve", "trade_off", "chosen", "structural_zeros",
         "absent", "raw_sha256", "kind", "verdict", "absent_records", "grid", "tables",
-        "score_scale", "known", "rho_rule", "estimated_records", "prior", "prior_pairs",
+        "score_scale", "known", "rho_rule", "estimated_records", "prior", "prior_pairs", "workload",
     }
 )  # fmt: skip
 """What a bundle states of a product beside its mechanism's parameters and its columns."""

@@ -26,6 +26,7 @@ from statpress.configs.sources import AnySourceConfig
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.accounting.trade_off import missed_by_points
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.workload import workload_words
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.plan import ADVICE, Verdict
 from statpress.tasks.catalogues.data_package import ColumnFacts, column_facts
@@ -634,6 +635,8 @@ def _marks(words: PublicWords) -> list[str]:
 
 def _parameter_rows(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The parameters of a product's mechanism: name, value, what it does."""
+    if "workload" in stated:
+        stated = {**stated, "groups": workload_words(stated["workload"])}
     for name, explanation in PARAMETERS.items():
         for label, value in shown({k: v for k, v in stated.items() if k == name}):
             # Noise of estimates and functions is on a grid, whose steps mean nothing.

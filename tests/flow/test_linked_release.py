@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,11 @@ def test_its_metadata_say_how_files_are_merged(office: Any) -> None:
     assert joined["references"] == {"field": {"@id": "survey_households/household_id"}}
     stated = json.loads((bundle / "privacy.json").read_text())
     assert stated["unit_in_words"] == "one household with all its persons"
+    asked = stated["products"]["survey"]["workload"]
+    assert {"of": "a person", "pairs_of": ["relation", "age"], "weight": 4.0} in asked
+    assert (
+        "of a person: all pairs of relation, age, weight 4" in (bundle / "report.html").read_text()
+    )
     assert "one household with all its persons" in (bundle / "PRIVACY.md").read_text()
     assert "merged by `household_id`" in (bundle / "README.md").read_text()
 
@@ -248,3 +254,121 @@ def test_both_sources_have_to_be_the_accounts(office: Any) -> None:
     folder = office.config.parent
     named = [of_path(str(folder / f"{each}.parquet")) for each in ("households", "persons")]
     assert list(source_names(load(office.config))) == named
+
+
+GEOGRAPHY = """\
+geography:
+  tenure:
+    levels: [tenure]
+    file: [tenure, own, rent]
+    sizes: ["place,size", "own,150", "rent,250"]
+    known_totals: true
+rules:
+"""
+TABLE = "  places: {kind: table, at: {tenure: [[n_persons]]}, share: 0.5, accept: mostly_noise}\n"
+
+
+def with_places(text: str) -> str:
+    """The config with a table of places whose sizes are known, tenure being the place."""
+    text = text.replace("rent], other: true}", "rent]}").replace("rules:\n", GEOGRAPHY)
+    return text.replace("products:\n", f"products:\n{TABLE}")
+
+
+def in_lines(key: str, *entries: str) -> str:
+    """The linked product with a key whose entries stand on lines of their own."""
+    listed = "".join(f"\n      {entry}" for entry in entries)
+    return f"    kind: linked\n    columns: [tenure, relation, age]\n    {key}:{listed}\n"
+
+
+TENURE, OTHER = "tenure: {counts: [150, 250, 0]}", "tenure: {counts: [150, 250]}"
+SIZES = "{columns: [tenure, n_persons], counts: [%s]}"
+
+
+@pytest.mark.parametrize(
+    ("key", "entries", "place", "told"),
+    [
+        ("groups", ["- {columns: [relation, tenure]}", "- {columns: [age, age_1]}"], "groups.1",
+         "names 'age_1' twice: 'age' is the column of every place. Leave one of them out"),
+        ("groups", ["- {columns: [relation, tenure]}", "- {columns: [age]}"], "groups.1",
+         "two different columns or more. Name two columns at least"),
+        ("groups", ["- {columns: [relation, age]}", "- {columns: [age, income]}"], "groups.1",
+         "no column 'income'. Name columns of the product: tenure, n_persons, relation, age."),
+        ("groups", ["- {columns: [relation, age]}", "- {columns: [age, relation]}"], "groups.1",
+         "Give each group of columns once"),
+        ("groups", ["- {columns: [relation, age], weight: -1}"], "groups.0", "A weight must be"),
+        ("known", [TENURE, "both: " + SIZES % "50,50,25,25, 50,50,50,99, 0,0,0,1"], "known.both",
+         "of column 'tenure' differ between tables"),
+        ("known", ["tenure: {counts: [150, 251, 0]}"], "known.tenure",
+         "do not add up to the number of records, 400, but to 401. Correct the counts"),
+        ("known", ["tenure: {counts: [150, 250, 0, 0]}"], "known.tenure",
+         "4 counts for 3 cells. Give a count for every cell"),
+        ("known", ["tenure: {file: outside.csv}"], "known.tenure",
+         "no such cell ('outside.csv', line 3). Those that it has: 'own', 'rent', 'other'."),
+        ("known", ["tenure: {file: twice.csv}"], "known.tenure",
+         "A cell is listed twice, which no table of totals does ('twice.csv', line 3)"),
+        ("known", [TENURE, "again: {columns: [tenure], counts: [150, 250, 0]}"], "known.again",
+         "'tenure' and 'again' are known totals of the same columns. Leave one of them out"),
+        ("known", ["age: {counts: [400]}"], "known.age",
+         "no column 'age' of which totals may be known. Those that it has: tenure, n_persons."),
+        ("known", ["relation_1: {counts: [400, 0, 0, 0, 0]}"], "known.relation_1",
+         "known totals are of households"),
+    ],
+)  # fmt: skip
+def test_groups_and_known_totals_at_fault_are_refused_at_their_own_line(
+    office: Any, key: str, entries: list[str], place: str, told: str
+) -> None:
+    for name, cell in (("outside", "lease"), ("twice", "own")):
+        text = f"tenure,count\nown,150\n{cell},250\n"
+        (office.config.parent / f"{name}.csv").write_text(text)
+    written = CONFIG.replace("testdata", DATASET)
+    start, end = written.index("    {kind: linked"), written.index("publish:")
+    office.config.write_text(written[:start] + in_lines(key, *entries) + written[end:])
+    line = office.config.read_text().splitlines().index(f"      {entries[-1]}") + 1
+    for act in (lambda: load(office.config).plan(), lambda: office.run(insecure_seed=4)):
+        with pytest.raises(errors.ConfigError) as caught:
+            act()
+        where = rf"\.yaml:{line}:\d+: products\.survey\.{re.escape(place)}: "
+        assert re.search(where + ".*" + re.escape(told), str(caught.value))
+    assert charges(office) == 0
+
+
+PEOPLE = """\
+  people:
+    kind: microdata
+    columns: [tenure, n_persons]
+    known: {n_persons: {counts: [70, 80, 90, 160]}}
+    accept: [mostly_noise, mostly_independent]
+"""
+KNOWN = "kind: linked, known: {%s},"
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "told"),
+    [
+        ({"rent,250": "rent,251"}, "geography.tenure.sizes", "to the 400 records, but to 401"),
+        ({"rent,250": "own,250"}, "geography.tenure.sizes", "'own' is listed twice"),
+        ({"rent,250": "lease,250"}, "geography.tenure.sizes", "no place 'lease'"),
+        ({"kind: linked,": KNOWN % "tenure: {counts: [151, 249]}"}, "products.survey.known.tenure",
+         "are not those of 'geography.tenure.sizes'. Give totals that agree"),
+        ({"  survey:": f"{PEOPLE}  survey:",
+          "kind: linked,": KNOWN % "n_persons: {counts: [70, 80, 91, 159]}"},
+         "products.survey.known.n_persons",
+         "are not those of 'products.people.known.n_persons'. Give totals that agree"),
+    ],
+)  # fmt: skip
+def test_known_totals_that_disagree_across_sections_are_refused_before_the_charge(
+    office: Any, changes: dict[str, str], place: str, told: str
+) -> None:
+    text = with_places(CONFIG.replace("testdata", DATASET))
+    office.config.write_text(text)
+    load(office.config).plan()
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    office.config.write_text(text)
+    for act in (lambda: load(office.config).plan(), lambda: office.run(insecure_seed=4)):
+        with pytest.raises(errors.ConfigError) as caught:
+            act()
+        where = rf"\.yaml:\d+:\d+: {re.escape(place)}(, line 3)?: "
+        assert re.search(where + ".*" + re.escape(told), str(caught.value))
+    assert charges(office) == 0

@@ -28,7 +28,8 @@ from statpress.mechanisms.marginals.marginals import (
     Microdata,
 )
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
-from statpress.mechanisms.marginals.synthesis import drawn_targets
+from statpress.mechanisms.marginals.synthesis import Beginning, drawn_targets, one_way_counts
+from statpress.mechanisms.marginals.target_tables import tables_of
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.parallel import threads, using_threads
 
@@ -95,6 +96,29 @@ def test_without_them_there_are_none_and_the_single_file_is_the_same() -> None:
     with_copies, without = of(one, release)[0], of(none, other)[0]
     assert np.array_equal(with_copies.codes, without.codes)
     assert Marginals.from_description(one.describe()) == one
+
+
+def test_copies_begin_with_the_single_file_moved_as_little_as_their_one_ways_ask() -> None:
+    """Its tables are counted once; those of a copy follow from the records that are others."""
+    made, release = drawn(population(np.random.default_rng(1)), 0.5, 1)
+    found = made.postprocess(release).copies
+    posterior = Posterior.of(release, found.model)
+    beginning = Beginning.of(found.codes, posterior.model, {}, posterior.clear)
+    rng = np.random.default_rng(3)
+    one_way = [one_way_counts(p, N) for p in posterior.draw(rng).one_way]
+    moved = beginning.moved(one_way, rng)
+    for column, wanted in enumerate(one_way):
+        own = np.bincount(found.codes[:, column], minlength=len(wanted))
+        assert np.array_equal(np.bincount(moved[:, column], minlength=len(wanted)), wanted)
+        others = np.count_nonzero(moved[:, column] != found.codes[:, column])
+        assert others == np.abs(own - wanted).sum() // 2
+    assert not np.array_equal(moved, found.codes)
+    assert beginning.counts and beginning.counts.keys() == posterior.clear
+    shapes = {group: table.shape for group, table in beginning.counts.items()}
+    expected = tables_of(moved, shapes)
+    counts = beginning.counts_of(moved)
+    assert all(np.array_equal(counts[group], expected[group]) for group in shapes)
+    assert not all(np.array_equal(beginning.counts[g], expected[g]) for g in shapes)  # twin
 
 
 @pytest.mark.parametrize("copies", [0, 101])

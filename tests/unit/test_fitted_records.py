@@ -175,13 +175,75 @@ def test_records_are_swapped_alike_by_any_number_of_threads(
     assert not np.array_equal(found[0], other)  # twin: another seed
 
 
+def test_rounds_in_turn_visit_every_record_before_any_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twin: rounds that begin anywhere."""
+    monkeypatch.setattr(swaps, "LEAST_VISITS", 64)
+    visited: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    kernel = swaps.compiled_column("uint8")
+    for in_turn, parts in visited.items():
+
+        def seen(codes: Any, first: int, visits: int, column: int, *further: Any) -> Any:
+            if column == 0:
+                parts.append((first, visits))  # noqa: B023
+            return kernel(codes, first, visits, column, *further)
+
+        monkeypatch.setattr(swaps, "compiled_column", lambda dtype: seen)
+        codes = started(np.random.default_rng(1))
+        swap_towards(codes, wanted(), np.random.default_rng(2), sweeps=1, in_turn=in_turn)
+    n = len(started(np.random.default_rng(1)))
+    again = {
+        in_turn: np.bincount(
+            np.concatenate([np.arange(first, first + visits) % n for first, visits in parts])
+        ).max()
+        for in_turn, parts in visited.items()
+    }
+    assert len(visited[True]) > 3 and again[True] == 1 and again[False] > 1
+
+
+def test_tables_that_are_known_are_not_counted_and_are_those_of_the_records_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes, other = started(np.random.default_rng(1)), started(np.random.default_rng(1))
+    shapes = {t.group: t.table.shape for t in wanted()}
+    counts = tables_of(codes, dict(list(shapes.items())[:2]))
+    counted: list[list[tuple[int, ...]]] = []
+
+    def seen(codes: Any, shapes: Any) -> Any:
+        counted.append([*shapes])
+        return tables_of(codes, shapes)
+
+    monkeypatch.setattr(swaps, "tables_of", seen)
+    swap_towards(codes, wanted(), np.random.default_rng(2), counts=counts)
+    swap_towards(other, wanted(), np.random.default_rng(2))
+    assert counted == [[*shapes][2:], [*shapes]]
+    assert np.array_equal(codes, other)
+    assert counts.keys() == shapes.keys()
+    for group, found in tables_of(codes, shapes).items():
+        assert np.array_equal(counts[group], found)
+    wrong = {group: counts[group][::-1] for group in [*shapes][:2]}  # twin: of other records
+    swap_towards(other, wanted(), np.random.default_rng(3), counts=wrong)
+    found = tables_of(other, shapes)
+    assert not all(np.array_equal(wrong[group], found[group]) for group in shapes)
+
+
+def test_only_the_columns_that_are_named_move() -> None:
+    codes = started(np.random.default_rng(1))
+    before, far = codes.copy(), distance(codes)
+    swap_towards(codes, wanted(), np.random.default_rng(2), columns={0, 2})
+    assert np.array_equal(codes[:, 1], before[:, 1])
+    assert distance(codes) < far
+    assert not np.array_equal(codes[:, 0], before[:, 0])
+
+
 def test_a_round_in_blocks_never_goes_away_from_the_targets() -> None:
     """Of the module's inequality, for the kernel as it is."""
     codes = started(np.random.default_rng(1))
     layout = swaps._Layout.of(wanted(), codes)
     sweep = swaps._Sweep.of(layout, swaps.moves_of(3, ()))
     before = distance(codes)
-    swaps._swap_blocks(sweep, codes, layout.gaps, len(codes), np.random.default_rng(5))
+    swaps._swap_blocks(sweep, codes, layout.gaps, None, len(codes), np.random.default_rng(5))
     assert distance(codes) < before / 2
     assert np.array_equal(layout.gaps, swaps._Layout.of(wanted(), codes).gaps)
 
@@ -277,7 +339,7 @@ def test_columns_of_many_codes_meet_by_chance(monkeypatch: pytest.MonkeyPatch) -
     sweep = swaps._Sweep.of(layout, moves)
     assert [matched for *_, matched in sweep.moves] == [True, True, False, True]
     before = squared(layout)
-    sweep(codes, layout.gaps, len(codes), np.random.default_rng(1))
+    sweep(codes, layout.gaps, None, len(codes), np.random.default_rng(1))
     assert np.array_equal(layout.gaps, swaps._Layout.of(targets, codes).gaps)
     assert squared(layout) < before / 2
 

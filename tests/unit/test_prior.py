@@ -24,6 +24,7 @@ from statpress.mechanisms.marginals.measurement import references
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.marginals.synthesis import Beginning
 from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
@@ -200,17 +201,13 @@ def test_copies_know_nothing_of_it() -> None:
     assert not np.array_equal(*single)
     assert all(np.array_equal(one, other) for one, other in zip(*copies, strict=True))
 
-    twins = [
-        [
-            each.copies._drawn(
-                Posterior.of(each.copies.released, Model.of(each.copies.released, carried=False)),
-                each.copies.codes,
-                np.random.default_rng(1),
-            )
-        ]
-        for each in found
-    ]
-    assert not np.array_equal(twins[0][0], twins[1][0])
+    twins = []
+    for each in found:
+        released_then, codes = each.copies.released, each.copies.codes
+        posterior = Posterior.of(released_then, Model.of(released_then, carried=False))
+        beginning = Beginning.of(codes, posterior.model, {}, posterior.clear)
+        twins.append(each.copies._drawn(posterior, beginning, np.random.default_rng(1)))
+    assert not np.array_equal(*twins)
 
 
 def test_scores_with_a_prior_spend_no_more() -> None:
