@@ -21,8 +21,6 @@ JAVA_OPTIONS = (
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 """Else most of a short life of Java is compiling, and verifying classes of a library."""
-INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-"""Nor does Spark compile each query, as it does in the tests of a session of our own."""
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DEPLOY = "org.apache.spark.deploy"
 _HERE = "127.0.0.1"
@@ -44,7 +42,7 @@ class SparkServers:
         self._programs = Path(str(pyspark.__file__)).parent / "bin"
         self._environment = dict(os.environ) | _java(folder) | {
             "SPARK_LOCAL_IP": _HERE, "SPARK_WORKER_DIR": str(folder / "work"),
-            "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} {INTERPRETED} -Djava.io.tmpdir={folder}",
+            "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
         }  # fmt: skip
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connect: str | None = None

@@ -12,7 +12,7 @@ import pytest
 from bad_input import CANARY, RARE
 from leaks import Search
 from prefect_server import closed_port
-from spark_servers import INTERPRETED, JAVA_OPTIONS, SparkServers
+from spark_servers import JAVA_OPTIONS, SparkServers
 from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, faults_of_files, refused
 
 from statpress.mechanisms.errors import (
@@ -111,7 +111,7 @@ def test_a_cluster_counts_the_same(
     here: files.FileSource, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {INTERPRETED}")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     folder = tmp_path / "cluster"
     folder.mkdir()
     with SparkServers(folder) as servers:
