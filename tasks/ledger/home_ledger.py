@@ -140,14 +140,21 @@ class Memory:
         """Whether a run began to draw in this home."""
         return (self.home.root / _DRAWN / run_id).exists()
 
-    def check_draws(self, charges: Mapping[str, Charge]) -> None:
-        """Raise if a run drew here whose charge the ledger lost, or gave back."""
+    def check_draws(
+        self, charges: Mapping[str, Charge], again: Callable[[], Mapping[str, Charge]]
+    ) -> None:
+        """Raise if a run drew here whose charge the ledger lost, or gave back.
+
+        Args:
+            charges: As the ledger had them.
+            again: Reads them anew, since a run may have been charged and have drawn meanwhile.
+        """
         folder = self.home.root / _DRAWN
-        for run_id in sorted(path.name for path in folder.iterdir()) if folder.is_dir() else ():
-            charge = charges.get(run_id)
-            if charge is not None and charge.status != "void":
-                continue
-            if self._drew_by(folder / run_id):
+        drew = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        lost = [run_id for run_id in drew if not _stands(charges.get(run_id))]
+        charges = again() if lost else charges
+        for run_id in lost:
+            if not _stands(charges.get(run_id)) and self._drew_by(folder / run_id):
                 raise LedgerIntegrityError(
                     f"The run {run_id} drew in this home, and the ledger holds no charge of it: it"
                     " was truncated, rolled back or rewritten.",
@@ -221,6 +228,11 @@ class Memory:
             yield
         finally:
             os.close(descriptor)
+
+
+def _stands(charge: Charge | None) -> bool:
+    """Whether a charge is there and was not given back."""
+    return charge is not None and charge.status != "void"
 
 
 def open_ledger(home: Home, *, create: bool = False, known: Positions | None = None) -> Ledger:
@@ -325,5 +337,5 @@ def remember(ledger: Ledger, state: State) -> None:
     """Check a ledger that was read against its home's memory, and remember how far it was read."""
     if ledger.memory:
         ledger.memory.check(ledger.hash_at)
-        ledger.memory.check_draws(state.charges)
+        ledger.memory.check_draws(state.charges, lambda: ledger.state().charges)
         ledger.memory.keep(ledger.positions)

@@ -136,7 +136,7 @@ def read_books(ledger: Ledger) -> Books:
     state = ledger.state()
     assert ledger.memory is not None
     ledger.memory.check(ledger.hash_at)
-    ledger.memory.check_draws(state.charges)
+    ledger.memory.check_draws(state.charges, lambda: ledger.state().charges)
     times = [datetime.fromisoformat(entry.body["created"]) for entry in ledger.entries()]
     return Books(where=ledger.where, state=state, times=times, upkeep=ledger.memory.upkeep())
 

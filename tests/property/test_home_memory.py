@@ -161,3 +161,17 @@ def test_the_test_catches_a_home_without_a_memory(
 
     with pytest.raises(AssertionError):
         histories()
+
+
+def test_a_run_that_draws_while_the_ledger_is_read_lost_no_charge(tmp_path: Path) -> None:
+    """Else runs of two datasets at once would call their ledger rewritten; one that is, is told."""
+    found = History(tmp_path / "home", random.Random(0))
+    with open_ledger(found.home) as reading:
+        state = reading.state()
+        found.press("run-1", "publish")
+        assert "run-1" not in state.charges
+        remember(reading, state)
+        cut_back(found.home, 1)
+        shutil.rmtree(found.home.root / "heads")
+        with pytest.raises(LedgerIntegrityError, match="run-1 drew in this home"):
+            remember(reading, state)

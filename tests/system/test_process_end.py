@@ -73,6 +73,7 @@ def test_an_interrupted_command_says_so(signalled: str) -> None:
     """As it comes out of the command line's own handling of a command."""
     code = f"""
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
 from statpress.flows.cli import app, program
 import sys
 sys.argv[1:] = ["wait"]
