@@ -43,7 +43,7 @@ READABLE = 16_000
 ONCE = ("evaluate.py", "privacy.schema.json")
 """Files that are the same in every bundle that has them."""
 IN_FULL = ("people", "visits")
-LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
+LONG = ("croissant.json", "csvw.json", "dcat.jsonld", "datapackage.json", "report.html")
 """Files that only these bundles keep; of the others they are too long."""
 
 COMMANDS = (

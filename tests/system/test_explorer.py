@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ PAIRS = "".join(f"      - {{columns: [{', '.join(each.split())}]}}\n" for each i
 MOST_BYTES = 1_500_000
 ROUNDING = 0.05 + 1e-6
 """Half a unit of the last digit shown, and the digits that the page's tables have."""
+HELD = 0.5e-5
+"""How far a count of the page's tables is from the release's."""
 CHOICES = [
     ("educ", (), None),
     ("happy", ("educ",), None),
@@ -133,19 +136,23 @@ def differences(bundle: Path, rows: list[list[str]], choice: Any) -> list[tuple[
     page = {tuple(row[:width]): row[width:] for row in rows}
     assert page.keys() == {key(cell) for cell in counts}
     parts, found = ("estimate", "standard_error", "lower", "upper"), []
+    sizes: Counter[tuple[str, ...]] = Counter()
     for cell in counts:
-        found += [(key(cell), part, number(page[key(cell)][k]), cell[part])
+        sizes[key(cell)[:-1]] += cell["estimate"] * (cell["values"][shown] is not None)
+        found += [(key(cell), part, number(page[key(cell)][k]), cell[part], ROUNDING)
                   for k, part in enumerate(parts)]  # fmt: skip
     for cell in shares:
         for k, part in enumerate(("estimate", "lower", "upper"), 4):
             figure = cell[part] if cell[part] is None else 100 * cell[part]
-            found.append((key(cell), f"share {part}", number(page[key(cell)][k]), figure))
+            rounded = HELD * len(labels[shown]) / abs(sizes[key(cell)[:-1]])
+            near = ROUNDING + (100 + abs(figure or 0)) * rounded  # more for hardly a record
+            found.append((key(cell), f"share {part}", number(page[key(cell)][k]), figure, near))
     without = {key(cell) for cell in counts} - {key(cell) for cell in shares}
     assert all(page[each][4:] == ["–"] * 3 for each in without)
     return [
         each for each in found
         if (each[2] is None) != (each[3] is None)
-        or (each[2] is not None and abs(each[2] - each[3]) > ROUNDING)
+        or (each[2] is not None and abs(each[2] - each[3]) > each[4])
     ]  # fmt: skip
 
 
