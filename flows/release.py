@@ -46,7 +46,6 @@ from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,
     check_counts,
-    check_header,
     check_input,
     check_products,
     count_once,
@@ -133,11 +132,8 @@ def press(
             check_decided(context, release.config.dataset)
         rehearse(run, release, plan, workers)
 
-        # Noisy gates draw noise themselves, so that they are charged before a record is read.
-        charged = None
-        if plan.gate is not None:
-            check_header(context, release)
-            charged = charge_ledger(run, release, plan)
+        # Noisy gates draw noise themselves, so that they are charged before the source is opened.
+        charged = charge_ledger(run, release, plan) if plan.gate is not None else None
 
         # Private zone: what the source holds, and whether it passed its checks.
         with saying_charged(charged[0] if charged else None):

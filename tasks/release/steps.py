@@ -373,25 +373,6 @@ def _begin_to_look(
             check_source(state, dataset, of_path(path))
 
 
-@step("check header")
-def check_header(context: RunContext, release: Release) -> None:
-    """Refuse files by their header or schema before noisy gates are charged for.
-
-    Such a refusal is an exact look. An account that allows none of these, or a run that was charged
-    before, learns of it later.
-    """
-    with _ledger(context) as ledger:
-        state = ledger.state()
-    if state.accounts[release.config.dataset].noisy_gates or context.run_id in state.charges:
-        return
-    source = source_of(release)
-    try:
-        reader_named(source.engine).check_names(source)
-    except SourceError:
-        _begin_to_look(context, release, exact=True)
-        raise
-
-
 @step("check input")
 def check_input(run: Run, release: Release, plan: Plan, charge: Entry | None) -> Scan:
     """Input gate: a profile of the source against its declarations.

@@ -58,10 +58,6 @@ def check_place(source: Lake) -> None:
     """Whether it is there only a connection tells."""
 
 
-def check_names(source: Lake) -> None:
-    """Only a connection tells."""
-
-
 def is_there(source: Lake) -> bool:
     """Whether the store has an object that matches, or the folder a table."""
     try:

@@ -283,30 +283,6 @@ class CsvFiles:
                     raise CsvFaultError(Fault.DELIMITER, self.names[0], 1, said)
 
 
-def check_header(path: str, options: CsvOptions, wanted: Sequence[str]) -> Sequence[str]:
-    """The column names of a file, from its first line alone; none where that is not the header.
-
-    Raises:
-        CsvFaultError: The line is not text of the declared encoding, or has another delimiter.
-    """
-    _check_beginning(path, options.encoding)
-    if options.encoding == "utf-16":  # its lines end otherwise
-        return ()
-    with _opened(path) as file:
-        line = re.split(b"[\r\n]", file.readline(_CHUNK), maxsplit=1)[0]
-    try:
-        text = line.decode("utf-8-sig" if options.encoding == "utf-8" else options.encoding)
-        header = next(csv.reader([text], delimiter=options.delimiter, strict=True), [])
-    except UnicodeDecodeError:
-        raise CsvFaultError(Fault.ENCODING, path, 1) from None
-    except csv.Error:  # a name goes on in the next line
-        return ()
-    if _CONTROLS.search(text):
-        raise CsvFaultError(Fault.ENCODING, path, 1)
-    CsvFiles(options, (path,), (path,), tuple(header)).check_delimiter(wanted)
-    return header
-
-
 def _check_beginning(path: str, encoding: str) -> None:
     """Refuse a file that is not text, or that begins with the mark of another encoding."""
     with _opened(path) as file:

@@ -69,12 +69,6 @@ def check_place(source: FileSource) -> None:
         files.files_of(source)
 
 
-def check_names(source: FileSource) -> None:
-    """Of a named file; those that a pattern finds are read as one."""
-    if not glob.has_magic(source.pattern):
-        files.check_columns(source)
-
-
 def is_there(source: FileSource) -> bool:
     """Whether a file matches."""
     return bool(glob.glob(source.pattern, recursive=True))

@@ -242,13 +242,6 @@ class Reader(Protocol):
             SourceError: There is no such file, or there are no credentials.
         """
 
-    def check_names(self, source: Source) -> None:
-        """Raise if the header or schema of a file is not as declared; no record is read.
-
-        Raises:
-            SourceError: A wanted column is missing, or the header cannot be read.
-        """
-
     def is_there(self, source: Source) -> bool:
         """Whether there is something of the source's name; reads none of its records.
 

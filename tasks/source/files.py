@@ -28,7 +28,6 @@ from statpress.tasks.source.csv_files import (
     CsvFaultError,
     CsvFiles,
     cannot_be_read,
-    check_header,
     likely_keys,
 )
 from statpress.tasks.source.engine import (
@@ -266,29 +265,6 @@ def _opened(
         if beside is None:
             connection.disconnect()
         shutil.rmtree(copies, ignore_errors=True)
-
-
-def check_columns(source: FileSource) -> None:
-    """See that the first line of a CSV, or the schema of a Parquet file, has the columns wanted.
-
-    Nothing of a record is read, so that a run can be refused for it before it is charged.
-
-    Raises:
-        SourceError: It has not, or cannot be read as declared.
-    """
-    named = dict.fromkeys(source.columns if source.unit is None else (*source.columns, source.unit))
-
-    def check() -> None:
-        (path,) = files_of(source)
-        if source.format == "csv":
-            if header := check_header(path, source.csv, source.columns):
-                text = [(name, "text") for name in header]
-                check_source_columns(named, unique(header), [text])
-        elif not is_stat(source.format):
-            schema = parquet_schema(path)
-            check_source_columns(named, shared_columns([schema]), [schema])
-
-    _guarded(source, check)
 
 
 def files_of(source: FileSource) -> list[str]:

@@ -134,12 +134,6 @@ def check_place(source: LinkedSource) -> None:
         reader_named(each.engine).check_place(each)
 
 
-def check_names(source: LinkedSource) -> None:
-    """Of both."""
-    for each in _each(source):
-        reader_named(each.engine).check_names(each)
-
-
 def is_there(source: LinkedSource) -> bool:
     """Whether both are."""
     return all(reader_named(each.engine).is_there(each) for each in _each(source))

@@ -321,10 +321,6 @@ def check_place(source: PostgresSource) -> None:
     address(source.credentials.read(), source.credentials)
 
 
-def check_names(source: PostgresSource) -> None:
-    """Only the server tells."""
-
-
 def is_there(source: PostgresSource) -> bool:
     """Whether the database has a table or view of the name."""
     named = f"{identifier(source.schema)}.{identifier(source.name)}"

@@ -329,10 +329,6 @@ def check_place(source: SparkSource) -> None:
     """Whether it is there only a session tells."""
 
 
-def check_names(source: SparkSource) -> None:
-    """Only a session tells."""
-
-
 def is_there(source: SparkSource) -> bool:
     """Whether there is a file of this machine; of a cluster's data only a session tells."""
     if source.path is None or "://" in source.path:
