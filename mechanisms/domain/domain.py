@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,7 @@ def parts_of(max_records: int) -> int:
     return min(math.lcm(*range(1, max_records + 1)), _MOST_PARTS)
 
 
+K = TypeVar("K")
 MOST_PATTERNS = 12
 End = int | float | Decimal | datetime.date | None
 Runs = tuple[tuple[int, int], ...]
@@ -225,14 +226,14 @@ class ZeroPattern:
         """The columns it looks at."""
         return tuple(name for name, _ in self.sets)
 
-    def contains(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
-        """bool[k]: which cells lie in the box, from the codes int64[k] of its columns."""
-        inside = np.ones(len(codes[self.names[0]]), dtype=np.bool_)
+    def masks(self, codes: Mapping[str, Codes]) -> dict[str, NDArray[np.bool_]]:
+        """Of each of its columns bool[k]: which of these codes int64[k] lie in the box."""
+        found = {}
         for name, runs in self.sets:
             ends = np.array(runs, dtype=np.int64)
             place = np.searchsorted(ends[:, 0], codes[name], side="right") - 1
-            inside &= (place >= 0) & (codes[name] <= ends[place, 1])
-        return inside
+            found[name] = (place >= 0) & (codes[name] <= ends[place, 1])
+        return found
 
     def covers(self, record: Mapping[str, int]) -> bool:
         """Whether all records with these codes, perhaps not of all columns, lie in the box."""
@@ -240,6 +241,45 @@ class ZeroPattern:
             name in record and any(first <= record[name] <= last for first, last in runs)
             for name, runs in self.sets
         )
+
+
+class Boxes(Generic[K]):
+    """Sets of codes by column, packed so that one pass finds all boxes that a record lies in.
+
+    Args:
+        boxes: Of each box its columns, with bool[k] of their codes inside.
+    """
+
+    _BYTES_AT_ONCE = 1 << 22
+
+    def __init__(self, boxes: Sequence[Mapping[K, NDArray[np.bool_]]]) -> None:
+        allowed: dict[K, NDArray[np.bool_]] = {}
+        for place, box in enumerate(boxes):
+            for column, inside in box.items():
+                if column not in allowed:
+                    allowed[column] = np.ones((len(inside), len(boxes)), dtype=np.bool_)
+                allowed[column][:, place] = inside
+        self._packed = {column: np.packbits(each, axis=1) for column, each in allowed.items()}
+
+    def around(
+        self, codes: Mapping[K, NDArray[Any]], n_records: int
+    ) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
+        """Some records at a time, and of each a bit for every box that it lies in.
+
+        Args:
+            codes: Of every column that a box looks at, integers[n].
+            n_records: How many there are.
+        """
+        if not self._packed:
+            return
+        width = next(iter(self._packed.values())).shape[1]
+        at_once = max(1, self._BYTES_AT_ONCE // width)
+        for first in range(0, n_records, at_once):
+            some = slice(first, min(first + at_once, n_records))
+            within = np.full((some.stop - first, width), 255, dtype=np.uint8)
+            for column, bits in self._packed.items():
+                within &= bits[codes[column][some]]
+            yield some, within
 
 
 def n_covered(patterns: Sequence[ZeroPattern], sizes: Mapping[str, int]) -> int:
@@ -426,6 +466,7 @@ LISTED = 1 << 21
 """Cells of a domain that may be listed to draw from; from a larger one is drawn by rejection."""
 _LEAST_SHARE = 100  # at least 1/100 of a domain that is not listed must be possible
 _CHUNK = 1 << 18
+_SHORT = 1 << 16  # columns whose codes are looked up one by one
 
 
 @dataclass(frozen=True)
@@ -613,10 +654,35 @@ class Domain:
 
     def is_possible(self, cells: Codes) -> NDArray[np.bool_]:
         """bool[k]: which cells int64[k] lie in no pattern; the absent cell lies in none."""
-        impossible = np.zeros(len(cells), dtype=np.bool_)
-        for zero in self.zeros:
-            impossible |= zero.contains({name: self._digits(cells, name) for name in zero.names})
+        if not self.patterns:
+            return np.ones(len(cells), dtype=np.bool_)
+        named = {name for each in self.patterns for name in each.names}
+        impossible = self.impossible({name: self._digits(cells, name) for name in named})
         return ~impossible | self.is_absent(cells)
+
+    def impossible(self, codes: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+        """bool[k]: which records lie in a pattern, from the codes of its columns, integers[k]."""
+        found = np.zeros(len(next(iter(codes.values()))), dtype=np.bool_)
+        points, boxes = self._boxes
+        parts = {
+            name: np.searchsorted(firsts, codes[name], side="right") - 1
+            if len(firsts) < self[name].size
+            else codes[name]
+            for name, firsts in points.items()
+        }
+        for some, within in boxes.around(parts, len(found)):
+            found[some] = within.any(axis=1)
+        return found
+
+    @functools.cached_property
+    def _boxes(self) -> tuple[Mapping[str, Codes], Boxes[str]]:
+        """The patterns, with all codes of each column or the first of each part of a long one."""
+        points = {}
+        for name in sorted({name for each in self.patterns for name in each.names}):
+            size = self[name].size
+            parts = range(size) if size <= _SHORT else _of_each_part(size, name, self.patterns)
+            points[name] = np.array(parts)
+        return points, Boxes([each.masks(points) for each in self.patterns])
 
     @functools.cached_property
     def _instead(self) -> Mapping[str, int]:
@@ -662,8 +728,7 @@ class Domain:
         moved = dict(codes)
         if not self.patterns:
             return moved
-        named = {name: codes[name].astype(np.int64) for name in self._instead}
-        impossible = np.logical_or.reduce([each.contains(named) for each in self.patterns])
+        impossible = self.impossible(codes)
         for name, code in self._instead.items():
             moved[name] = np.where(impossible, np.asarray(code, codes[name].dtype), codes[name])
         return moved

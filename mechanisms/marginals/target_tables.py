@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Slot
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Boxes, Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.parallel import compiled_kernel, in_threads, threads
 
@@ -156,15 +156,12 @@ def boxes_of(domain: Domain) -> tuple[Box, ...]:
     """What is declared impossible, and which places of a household cannot have a person."""
     names = [column.name for column in domain.columns]
     boxes = list(_presence(domain))
+    looked_at = {name for zero in domain.patterns for name in zero.names}
+    every = {name: np.arange(domain[name].size) for name in looked_at}
     for zero in domain.patterns:
-        sets = sorted((names.index(name), runs) for name, runs in zero.sets)
-        masks = []
-        for column, runs in sets:
-            inside = np.zeros(domain.columns[column].size, dtype=np.bool_)
-            for first, last in runs:
-                inside[first : last + 1] = True
-            masks.append(inside)
-        boxes.append(Box(tuple(column for column, _ in sets), tuple(masks)))
+        masks = zero.masks(every)
+        columns = sorted(map(names.index, masks))
+        boxes.append(Box(tuple(columns), tuple(masks[names[column]] for column in columns)))
     return tuple(boxes)
 
 
@@ -218,25 +215,19 @@ def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> 
     return possible
 
 
-_BYTES_AT_ONCE = 1 << 22
-
-
 @functools.lru_cache(maxsize=8)
-def _packed(boxes: tuple[Box, ...]) -> Mapping[int, NDArray[np.uint8]]:
-    """By column uint8[k, b]: of every code, a bit for each box that it may lie in."""
-    found: dict[int, Booleans] = {}
-    for place, box in enumerate(boxes):
-        for column, inside in zip(box.columns, box.inside, strict=True):
-            if column not in found:
-                found[column] = np.ones((len(inside), len(boxes)), dtype=np.bool_)
-            found[column][:, place] = inside
-    return {column: np.packbits(allowed, axis=1) for column, allowed in found.items()}
+def _packed(boxes: tuple[Box, ...], *, implied: bool) -> Boxes[int]:
+    """The boxes, with those that others imply or without them."""
+    kept = [box for box in boxes if implied or not box.implied]
+    return Boxes([dict(zip(box.columns, box.inside, strict=True)) for box in kept])
 
 
 def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
     """bool[n]: which records unsigned[n, d] lie in a box."""
     impossible = np.zeros(len(codes), dtype=np.bool_)
-    for some, within in _boxes_around(codes, tuple(box for box in boxes if not box.implied)):
+    for some, within in _packed(tuple(boxes), implied=False).around(
+        dict(enumerate(codes.T)), len(codes)
+    ):
         impossible[some] = within.any(axis=1)
     return impossible
 
@@ -244,26 +235,11 @@ def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
 def number_of_boxes(codes: NDArray[Any], boxes: Sequence[Box]) -> NDArray[np.int64]:
     """int64[n]: in how many boxes each of the records unsigned[n, d] lies."""
     number = np.zeros(len(codes), dtype=np.int64)
-    for some, within in _boxes_around(codes, tuple(boxes)):
+    for some, within in _packed(tuple(boxes), implied=True).around(
+        dict(enumerate(codes.T)), len(codes)
+    ):
         number[some] = np.bitwise_count(within).sum(axis=1)
     return number
-
-
-def _boxes_around(
-    codes: NDArray[Any], boxes: tuple[Box, ...]
-) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
-    """Some records at a time, and of each a bit for every box that it lies in."""
-    packed = _packed(boxes)
-    if not packed:
-        return
-    width = next(iter(packed.values())).shape[1]
-    at_once = max(1, _BYTES_AT_ONCE // width)
-    for first in range(0, len(codes), at_once):
-        some = slice(first, first + at_once)
-        within = np.full((len(codes[some]), width), 255, dtype=np.uint8)
-        for column, bits in packed.items():
-            within &= bits[codes[some, column]]
-        yield some, within
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -277,9 +277,7 @@ def _type(column: Column) -> pa.DataType | None:
 
 def _impossible(domain: Domain, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which records, a row each, lie in a structural zero."""
-    named = {name: codes[:, place] for place, name in enumerate(domain.names)}
-    inside = [zero.contains(named) for zero in (*domain.zeros, *domain.rules)]
-    return np.any(inside, axis=0) if inside else np.zeros(len(codes), np.bool_)
+    return domain.impossible(dict(zip(domain.names, codes.T, strict=True)))
 
 
 def _check_apart(release: Release, units: Units | None) -> None:
@@ -448,8 +446,7 @@ def _elsewhere(
 
 
 def _is_possible(domain: Domain, cell: Cell) -> bool:
-    named = {n: np.array([c]) for n, c in zip(domain.names, cell, strict=True)}
-    return not any(zero.contains(named).any() for zero in domain.zeros)
+    return not _impossible(domain, np.array([cell])).any()
 
 
 def _dependent(

@@ -401,27 +401,26 @@ def scan_wide(
         SourceError: Not found or unreadable; a column missing or of a wrong type.
         OutputNotWritableError: The disk has no room for the files, or fails.
     """
-    group = _Group.of(0, domain, domain.names, coded)
-    dtypes = {column.name: smallest_unsigned(column.size) for column in coded.columns}
+    looked_at = {name for each in domain.patterns for name in each.names}
+    wanted = [name for name in domain.names if name in looked_at or name in coded.names]
+    group = _Group.of(0, domain, domain.names, domain.project(wanted))
     fates = np.zeros((len(domain.columns), N_FATES), np.int64)
     n_impossible = 0
 
     def packed(opened: OpenSource) -> ir.Table:
         derived = discretise.read_columns(domain, opened.table, text=opened.text)
-        words = group.words(domain, derived)
-        return _with_impossible(domain, derived, words, f"word_{_IMPOSSIBLE}")
+        return derived.select(**group.words(domain, derived))
 
     def unpack(words: list[_Counts]) -> list[NDArray[Any]]:
         nonlocal n_impossible
-        if domain.patterns:
-            n_impossible += int(words.pop().sum())
         codes = {}
-        columns = zip(domain.names, fates, group.packed.unpack(words), strict=True)
-        for name, counts, marked in columns:
+        columns = zip(domain.columns, fates, group.packed.unpack(words), strict=True)
+        for column, counts, marked in columns:
             counts += np.bincount(marked % N_FATES, minlength=N_FATES)
-            if name in dtypes:
-                codes[name] = (marked // N_FATES).astype(dtypes[name])
-        possible = coded.made_possible(codes)
+            if column.name in wanted:
+                codes[column.name] = (marked // N_FATES).astype(smallest_unsigned(column.size))
+        n_impossible += int(domain.impossible(codes).sum())
+        possible = coded.made_possible({name: codes[name] for name in coded.names})
         return [possible[name] for name in coded.names]
 
     with open_source(source, scratch=folder, wanted=domain.names) as opened:
