@@ -51,6 +51,7 @@ from statpress.tasks.release.steps import (
     count_once,
     draw_records,
     fix_plan,
+    giving_back,
     hand_over_counts,
     noting_refusals,
     postprocess,
@@ -124,6 +125,7 @@ def press(
         ) as run,
         closing(run.snapshot),
         open_workers(run, plan) as workers,
+        giving_back(context, release),
         noting_refusals(context, release),
     ):
         if release.period is not None and (done := released_meanwhile(context)) is not None:
@@ -136,7 +138,7 @@ def press(
         charged = charge_ledger(run, release, plan) if plan.gate is not None else None
 
         # Private zone: what the source holds, and whether it passed its checks.
-        with saying_charged(charged[0] if charged else None):
+        with saying_charged(context, charged[0] if charged else None):
             record_look(context, release)
             found = check_input(run, release, plan, charged[0] if charged else None)
             counted = count_once(run, release, plan, found)
@@ -148,7 +150,7 @@ def press(
         show_budget(context, context.home, release.config.dataset)
 
         # Public zone: everything from the draw on.
-        with saying_charged(charge):
+        with saying_charged(context, charge):
             drawn = draw_records(run, plan, counted, charge, workers)
             products = postprocess(run, plan, drawn)
             write_products(run, release, plan, charge, spent, products)

@@ -106,7 +106,8 @@ class Memory:
             return
         with contextlib.suppress(OSError, OutputNotWritableError), self._alone():
             seen = self._seen()
-            runs = set(seen["reserved"]) - {run_id} | ({run_id} if kind == "charge" else set())
+            runs = set(seen["reserved"]) | ({run_id} if kind == "charge" else set())
+            runs -= {run_id} if kind in ("draw", "void") else set()
             if known.length >= seen["entries"]:  # else another process has seen more
                 seen |= {"entries": known.length, "head": known.head}
             with replacing(self.place) as file:

@@ -83,7 +83,7 @@ _OF_PLACE = ("path", "version", "endpoint", "region", "credentials", "table", "m
 
 
 @contextmanager
-def saying_charged(charge: Entry | None) -> Iterator[None]:
+def saying_charged(context: RunContext, charge: Entry | None) -> Iterator[None]:
     """Add the charge, if there is one, to an error that cannot know of it.
 
     Nothing is published yet inside.
@@ -93,7 +93,8 @@ def saying_charged(charge: Entry | None) -> Iterator[None]:
     except (
         InternalError, WorkerError, SourceError, OutOfMemoryError, OutputNotWritableError
     ) as error:  # fmt: skip
-        if charge is not None and not _CHARGED.search(error.what):
+        kept = charge is not None and not _is_given_back(context, error)
+        if charge is not None and kept and not _CHARGED.search(error.what):
             step = _UNCHARGED.sub("", error.next_step).strip()
             error.next_step = step[:1].upper() + step[1:]
             error.what = _UNCHARGED.sub("", error.what).strip() + (
@@ -103,18 +104,48 @@ def saying_charged(charge: Entry | None) -> Iterator[None]:
         raise
 
 
+def _is_given_back(context: RunContext, error: StatpressError) -> bool:
+    """Whether a run that is charged already is not to be: the source stopped it before it drew.
+
+    What passes by itself is not among this: the same flow run goes on with its charge.
+    """
+    return (
+        context.draw is None and isinstance(error, SourceError) and not isinstance(error, _PASSING)
+    )
+
+
+@contextmanager
+def giving_back(context: RunContext, release: Release) -> Iterator[None]:
+    """Void the charge of a run that the source stops before it draws.
+
+    Noisy gates are charged before the source is opened. A source that cannot be read as declared,
+    or is of another size, costs no more with them than with exact ones, which is a look.
+    """
+    try:
+        yield
+    except SourceError as error:
+        if not _is_given_back(context, error):
+            raise
+        with _ledger(context) as ledger:
+            if context.run_id in ledger.state().charges:
+                ledger.void(
+                    run_id=context.run_id,
+                    dataset=release.config.dataset,
+                    reason="The source stopped the run before anything was drawn.",
+                )
+                what = _UNCHARGED.sub("", error.what).strip()
+                error.what = f"{what} The run's charge was given back: nothing was drawn."
+        raise
+
+
 _CHARGED = re.compile(r"\brun was charged\b")
 _UNCHARGED = re.compile(r"Nothing was charged[.:] ?")
 """What errors say that mostly come before the charge."""
 
 
-_OF_NO_RECORD = (
-    SourceNotFoundError,
-    ColumnNotFoundError,
-    SourceUnavailableError,
-    SourceAccessError,
-    SourceChangedError,
-)
+_PASSING = (SourceUnavailableError, SourceAccessError, SourceChangedError)
+"""Faults that may be mended without another config or another run."""
+_OF_NO_RECORD = (SourceNotFoundError, ColumnNotFoundError, *_PASSING)
 """Faults of a path, a column's name, a server, a right, or of who writes meanwhile: they say
 nothing of records."""
 
@@ -379,16 +410,22 @@ def check_input(run: Run, release: Release, plan: Plan, charge: Entry | None) ->
 
     Where every record is a unit, the scan that makes it counts the tables too, or writes the
     codes of wide products where no other product needs a table. Where the gate is noisy, the run
-    is charged already, and its noise is the first that it draws.
+    is charged already, and its noise is the first that it draws, once the source could be read.
+    In an account that wants noisy gates it begins to draw before, so that each look is charged.
     """
-    draw = None if charge is None else _begin_to_draw(run.context, charge)
+    if charge is not None:
+        with _ledger(run.context) as ledger:
+            always_charged = ledger.account_terms(release.config.dataset).noisy_gates
+        if always_charged:
+            _begin_to_draw(run.context, charge)
     source, domain = run.snapshot.of(source_of(release)), release.domain
     scan = scan_of(source, release, plan, run.work)
-    if plan.gate is None or draw is None:
+    if plan.gate is None or charge is None:
         locate = functools.partial(first_of, source, domain, scratch=run.work)
         quality.check_source(run.inspector, release, scan.profile, locate)
         return scan
     quality.check_size(run.inspector, release, scan.profile)
+    draw = _begin_to_draw(run.context, charge)
     key = key_of_choice(insecure_seed=run.insecure_seed)
     profile = kept_profile(source, release, scan, folder=run.work, key=key)
     noise = generator(draw, plan.gate.name, insecure_seed=run.insecure_seed)

@@ -532,7 +532,6 @@ def impossible(domain: Domain, digits: Sequence[Any]) -> Any:
     """
     places = places_of(PackedCodes.of(domain))
 
-    @functools.cache  # rules of households ask for the same sets in thousands of boxes
     def in_set(name: str, runs: Runs) -> Any:
         place = places[domain.names.index(name)]
         digit = digits[place.index]
@@ -542,14 +541,11 @@ def impossible(domain: Domain, digits: Sequence[Any]) -> Any:
         codes = np.concatenate([np.arange(first, last + 1) for first, last in runs])
         return digit.cast("int64").isin((codes * place.stride).tolist())
 
-    boxes = [
+    boxes = (
         functools.reduce(operator.and_, (in_set(name, runs) for name, runs in zero.sets))
         for zero in domain.patterns
-    ]
-    while len(boxes) > 1:  # in halves: Ibis follows an expression by recursion
-        pairs = zip(boxes[::2], boxes[1::2], strict=False)
-        boxes = [one | other for one, other in pairs] + boxes[len(boxes) & ~1 :]
-    return boxes[0]
+    )
+    return functools.reduce(operator.or_, boxes)
 
 
 def places_of(packed: PackedCodes) -> list[Place]:

@@ -496,8 +496,9 @@ def _with_impossible(
 ) -> ir.Table:
     """The keys, and in a column of this name 1 for a record in a structural zero, if there are any.
 
-    The digits are columns of a view: else every box of a rule, of which there may be hundreds,
-    would repeat in SQL all that they are computed from.
+    The digits are columns of a view: else every box would repeat in SQL all that they are computed
+    from. Rules of households, of which there are hundreds, are not asked for in SQL: engines take
+    longer for twice as many than twice as long.
     """
     if not domain.patterns:
         return derived.select(**keys)
@@ -538,11 +539,15 @@ def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
     domain, units = release.domain, units_of(release)
     if units is not None:
         return Scan(aggregates.profile(source, domain, scratch=folder, units=units))
-    if plan.coded is not None and not plan.joint:
+    if plan.coded is None:
+        found = scan(source, domain, plan.joint, scratch=folder)
+    else:
         n_records = release.privacy.n_records
         found = scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
-    else:
-        found = scan(source, domain, plan.joint, scratch=folder)
+        if plan.joint:
+            columns = {column.name: column for each in plan.joint for column in each.columns}
+            tables = scan(source, Domain(tuple(columns.values())), plan.joint, scratch=folder)
+            found = replace(found, counted=tables.counted)
     if not isinstance(source, linked.LinkedSource):
         return found
     keys = linked.key_faults(source, folder)

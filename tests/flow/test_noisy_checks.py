@@ -23,12 +23,14 @@ from statpress.mechanisms.errors import (
     OutputNotWritableError,
     PolicyMismatchError,
     QualityGateError,
+    SourceUnavailableError,
     SourceUnreadableError,
     StatpressError,
 )
 from statpress.mechanisms.tables.noisy_checks import NoisyChecks
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.entropy import generator_of_made_up
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.quality_gates import Between
@@ -52,6 +54,11 @@ def looks(agency: Any) -> int:
     """How many looks count."""
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         return ledger.account_terms(agency.dataset).open_looks
+
+
+def spent(agency: Any) -> float:
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        return float(ledger.account_terms(agency.dataset).spent["epsilon"])
 
 
 def with_strangers(agency: Any, number: int) -> None:
@@ -153,9 +160,54 @@ def test_what_ends_outside_the_guarantee_goes_on_to_count(noisy: Any) -> None:
     with pytest.raises(StatpressError) as caught:
         noisy.run()
     assert isinstance(caught.value, SourceUnreadableError)
-    assert kinds(noisy)[1:] == ["charge", "look", "draw", "refuse"]
-    assert "was charged" in caught.value.what and looks(noisy) == 1
-    assert verify_ledger(noisy.home).entries == 5
+    assert kinds(noisy)[1:] == ["charge", "look", "refuse", "void"]
+    assert "was given back" in caught.value.what and looks(noisy) == 1
+    assert spent(noisy) == 0 and verify_ledger(noisy.home).entries == 5
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (b"region;age;pay;born\nnorth;1;2;1960-01-01\n", "';'"),
+        ("region,age,pay,born,größe\n".encode("latin-1"), "encoding"),
+        (b"region,age,born\nnorth,1,1960-01-01\n", "'pay'"),
+        (b"region,age,pay,born\nnorth,1,2,1960-01-01\n", "input gate"),
+    ],
+)
+def test_what_stops_a_run_before_it_draws_costs_a_look_and_no_budget(
+    noisy: Any, written: bytes, said: str
+) -> None:
+    noisy.replace("source.parquet", "source.csv")
+    noisy.source.with_suffix(".csv").write_bytes(written)
+    with pytest.raises(StatpressError, match=said) as caught:
+        noisy.run()
+    assert "was given back" in caught.value.what and "stays spent" not in str(caught.value)
+    assert kinds(noisy)[1:3] == ["charge", "look"] and kinds(noisy)[-1] == "void"
+    assert spent(noisy) == 0 and looks(noisy) == 1
+    verify_ledger(noisy.home)
+
+
+def test_an_account_that_wants_noisy_checks_is_charged_for_every_look(noisy: Any) -> None:
+    with Ledger.open(noisy.home.ledger) as ledger:
+        terms = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": N}
+        ledger.register(dataset="only noisy", noisy_gates=True, epsilon="5", delta="1e-4", **terms)
+    noisy.replace("dataset: testdata", "dataset: only noisy")
+    noisy.source.write_bytes(b"PAR1 no table PAR1")
+    with pytest.raises(SourceUnreadableError, match="stays spent"):
+        noisy.run()
+    assert kinds(noisy)[2:] == ["charge", "look", "draw", "refuse"]
+
+
+def test_a_source_that_is_out_of_reach_leaves_the_charge_for_the_same_run(
+    noisy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*arguments: Any, **named: Any) -> None:
+        raise SourceUnavailableError("The server does not answer.", where="source")
+
+    monkeypatch.setattr(scanning, "scan", gone)
+    with pytest.raises(SourceUnavailableError, match="stays spent"):
+        noisy.run()
+    assert kinds(noisy)[1:] == ["charge", "look"] and looks(noisy) == 1
 
 
 def test_a_source_of_another_size_is_outside_too(noisy: Any) -> None:
@@ -164,8 +216,8 @@ def test_a_source_of_another_size_is_outside_too(noisy: Any) -> None:
     with pytest.raises(QualityGateError) as caught:
         noisy.run()
     assert type(caught.value) is QualityGateError and caught.value.exit_code == 46
-    assert "Nothing was charged" not in str(caught.value)
-    assert kinds(noisy)[-1] == "refuse" and looks(noisy) == 1
+    assert "was given back" in caught.value.what
+    assert kinds(noisy)[-2:] == ["refuse", "void"] and looks(noisy) == 1
 
 
 def test_an_interrupted_look_counts(noisy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +227,7 @@ def test_an_interrupted_look_counts(noisy: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(scanning, "scan", interrupted)
     with pytest.raises(KeyboardInterrupt):
         noisy.run()
-    assert kinds(noisy)[1:] == ["charge", "look", "draw"] and looks(noisy) == 1
+    assert kinds(noisy)[1:] == ["charge", "look"] and looks(noisy) == 1 and spent(noisy) > 0
 
 
 def test_an_account_may_want_noisy_checks(agency: Any) -> None:
@@ -317,7 +369,8 @@ def test_a_membership_question_has_a_noisy_answer_within_its_share() -> None:
 @pytest.mark.parametrize("said", ["Nothing was charged.", "The run was charged, and stays so."])
 def test_what_cannot_be_written_after_the_charge_says_once_that_it_was_charged(said: str) -> None:
     charge = cast(Entry, SimpleNamespace(body={"epsilon": "1.5", "delta": "0.00001"}))
-    with pytest.raises(OutputNotWritableError) as caught, saying_charged(charge):
+    context = cast(RunContext, SimpleNamespace(draw=None))
+    with pytest.raises(OutputNotWritableError) as caught, saying_charged(context, charge):
         raise OutputNotWritableError(f"The private copy cannot be written. {said}", where="work")
     assert caught.value.what.count("was charged") == 1
     assert "Nothing was charged" not in caught.value.what
