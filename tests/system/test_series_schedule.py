@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,26 @@ from statpress.tasks.release.ledger_check import verify_ledger
 pytestmark = pytest.mark.system
 NAME, POOL = "release-series", "series"
 TODAY = datetime.datetime.now(datetime.UTC).date()
-FIRST = SeriesPeriod.of(TODAY.replace(year=TODAY.year - 1, day=1), "month")
-MONTHS = [str(period) for period in due_periods(FIRST, 0, TODAY)]
-NEXT = SeriesPeriod.read(MONTHS[-1]).following
-LATE = MONTHS[2]
-"""Its file comes after the others."""
+YEAR_AGO = SeriesPeriod.of(TODAY.replace(year=TODAY.year - 1, day=1), "month")
+YEAR = [str(period) for period in due_periods(YEAR_AGO, 0, TODAY)]
+NEXT = SeriesPeriod.read(YEAR[-1]).following
+
+
+@pytest.fixture(
+    params=[5, pytest.param(12, marks=pytest.mark.benchmark_full)], ids=["quick", "a year"]
+)
+def months(request: pytest.FixtureRequest) -> list[str]:
+    """Those that are due; the file of the third comes after the others."""
+    return YEAR[-request.param :]
 
 
 @pytest.fixture
-def office(founded: Callable[..., Any], tmp_path: Path) -> Any:
+def office(founded: Callable[..., Any], tmp_path: Path, months: list[str]) -> Any:
     """An agency with a series, without the file of one month."""
     agency = founded(tmp_path, "labour")
-    monthly(agency, FIRST)
-    for month in MONTHS:
-        if month != LATE:
+    monthly(agency, months[0])
+    for month in months:
+        if month != months[2]:
             deliver(agency, month)
     return agency
 
@@ -50,26 +57,28 @@ def deliver(agency: Any, month: str) -> None:
     pq.write_table(pq.read_table(agency.source), agency.source.parent / f"{month}.parquet")
 
 
-def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], office: Any) -> None:
+def test_months_are_released_by_one_schedule(
+    server: dict[str, str], office: Any, months: list[str]
+) -> None:
     """At the end with hardly any budget left, which a notice says."""
     warm()
-    office.amend(epsilon="1.3")
+    late, budget = months[2], (Decimal(len(months)) + 1) / 10
+    office.amend(epsilon=str(budget))
     schedule(server, office)
     deployed = ask(server, f"/deployments/name/statpress-release/{NAME}")
     with worker(server, POOL):
         waiting = ended(server, deployed, "COMPLETED")
         assert waiting["state"]["name"] == "WaitingForSource", waiting["state"]
-        assert f"{LATE} waits for its source" in waiting["state"]["message"]
+        assert f"{late} waits for its source" in waiting["state"]["message"]
         assert waiting["auto_scheduled"] is True
-        assert published(office) == MONTHS[:2]
+        assert published(office) == months[:2]
         looks = [entry.kind for entry in office.entries()].count("look")
         assert looks == 2  # that a file is not there is none
-        deliver(office, LATE)
-        wait(lambda: published(office) == MONTHS, "all months")
+        deliver(office, late)
+        wait(lambda: published(office) == months, "all months")
         ask(server, f"/deployments/{deployed['id']}/pause_deployment", {})
-        backfill(server, deployed)
-    assert len(MONTHS) == 12
-    wait(lambda: noticed(server, "waiting", LATE), "the event of a period that waits")
+        backfill(server, deployed, months[0])
+    wait(lambda: noticed(server, "waiting", late), "the event of a period that waits")
     wait(lambda: noticed(server, "running-out", str(NEXT)), "the event of a budget that runs out")
     query = {"artifacts": {"flow_run_id": {"any_": [waiting["id"]]}}}
     (shown,) = ask(server, "/artifacts/filter", query)
@@ -77,29 +86,29 @@ def test_a_year_of_months_is_released_by_one_schedule(server: dict[str, str], of
     with Ledger.open(office.home.ledger, create=False) as ledger:
         charges = list(ledger.state().charges.values())
     epsilon = charges[1].entry.body["epsilon"]
-    assert f"| {MONTHS[1]} | released | {epsilon} | 0 |" in shown["data"]
-    assert f"| {LATE} | open | 0 | 0 |" in shown["data"]
-    assert f"For {LATE} is left: epsilon 1." in shown["data"]
+    assert f"| {months[1]} | released | {epsilon} | 0 |" in shown["data"]
+    assert f"| {late} | open | 0 | 0 |" in shown["data"]
+    assert f"For {late} is left: epsilon {budget - Decimal(2) / 10}" in shown["data"]
     assert "The budget lasts to" in shown["data"]
-    assert len(charges) == 12 and all(charge.published for charge in charges)
+    assert len(charges) == len(months) and all(charge.published for charge in charges)
     verify_ledger(office.home)
     folder = office.releases / "lfs"
     folders = {each.name: each for each in folder.iterdir() if each.is_dir()}
-    assert sorted(folders) == [*MONTHS, "latest"]
-    assert all(len(list(folders[month].iterdir())) == 1 for month in MONTHS)
-    assert Path(os.readlink(folders["latest"])).parts[0] == MONTHS[-1]
-    assert f"{len(MONTHS)} of {len(MONTHS)}" in (folder / "series.html").read_text()
+    assert sorted(folders) == [*months, "latest"]
+    assert all(len(list(folders[month].iterdir())) == 1 for month in months)
+    assert Path(os.readlink(folders["latest"])).parts[0] == months[-1]
+    assert f"{len(months)} of {len(months)}" in (folder / "series.html").read_text()
     runs = {each["name"].split(", ")[1]: each for each in releases(server) if ", " in each["name"]}
-    assert set(MONTHS) <= set(runs)
-    for month in MONTHS:
+    assert set(months) <= set(runs)
+    for month in months:
         assert {"statpress", "release", "labour", "lfs", month} <= set(runs[month]["tags"])
         assert runs[month]["state_type"] == "COMPLETED"
 
 
-def backfill(server: dict[str, str], deployed: dict[str, Any]) -> None:
+def backfill(server: dict[str, str], deployed: dict[str, Any], released: str) -> None:
     """A flow run for a period that is released finds it so, and one of no period fails."""
     made = []
-    for period in (MONTHS[0], "1999-01"):
+    for period in (released, "1999-01"):
         body = {"parameters": {**deployed["parameters"], "period": period}}
         made.append(ask(server, f"/deployments/{deployed['id']}/create_flow_run", body))
     wait(lambda: {state_of(server, run) for run in made} <= {*ENDS}, "what was asked for")
