@@ -93,8 +93,8 @@ def saying_charged(context: RunContext, charge: Entry | None) -> Iterator[None]:
     except (
         InternalError, WorkerError, SourceError, OutOfMemoryError, OutputNotWritableError
     ) as error:  # fmt: skip
-        kept = charge is not None and not _is_given_back(context, error)
-        if charge is not None and kept and not _CHARGED.search(error.what):
+        given_back = _is_given_back(context, error)
+        if charge is not None and not given_back and not _CHARGED.search(error.what):
             step = _UNCHARGED.sub("", error.next_step).strip()
             error.next_step = step[:1].upper() + step[1:]
             error.what = _UNCHARGED.sub("", error.what).strip() + (
@@ -118,8 +118,8 @@ def _is_given_back(context: RunContext, error: StatpressError) -> bool:
 def giving_back(context: RunContext, release: Release) -> Iterator[None]:
     """Void the charge of a run that the source stops before it draws.
 
-    Noisy gates are charged before the source is opened. A source that cannot be read as declared,
-    or is of another size, costs no more with them than with exact ones, which is a look.
+    Noisy gates are charged before the source is opened. One that cannot be read as declared, or is
+    of another size, costs a look and no budget, as with exact gates.
     """
     try:
         yield
@@ -127,7 +127,8 @@ def giving_back(context: RunContext, release: Release) -> Iterator[None]:
         if not _is_given_back(context, error):
             raise
         with _ledger(context) as ledger:
-            if context.run_id in ledger.state().charges:
+            charge = ledger.state().charges.get(context.run_id)
+            if charge is not None and charge.status is Status.RESERVED:
                 ledger.void(
                     run_id=context.run_id,
                     dataset=release.config.dataset,
@@ -144,7 +145,7 @@ _UNCHARGED = re.compile(r"Nothing was charged[.:] ?")
 
 
 _PASSING = (SourceUnavailableError, SourceAccessError, SourceChangedError)
-"""Faults that may be mended without another config or another run."""
+"""Faults after which the same run may go on."""
 _OF_NO_RECORD = (SourceNotFoundError, ColumnNotFoundError, *_PASSING)
 """Faults of a path, a column's name, a server, a right, or of who writes meanwhile: they say
 nothing of records."""
@@ -409,9 +410,10 @@ def check_input(run: Run, release: Release, plan: Plan, charge: Entry | None) ->
     """Input gate: a profile of the source against its declarations.
 
     Where every record is a unit, the scan that makes it counts the tables too, or writes the
-    codes of wide products where no other product needs a table. Where the gate is noisy, the run
-    is charged already, and its noise is the first that it draws, once the source could be read.
-    In an account that wants noisy gates it begins to draw before, so that each look is charged.
+    codes of wide products, beside which tables have a scan of their own. Where the gate is noisy,
+    the run is charged already, and its noise is the first that it draws, once the source could be
+    read. In an account that wants noisy gates it begins to draw before, so that each look is
+    charged.
     """
     if charge is not None:
         with _ledger(run.context) as ledger:

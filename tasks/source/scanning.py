@@ -497,8 +497,8 @@ def _with_impossible(
     """The keys, and in a column of this name 1 for a record in a structural zero, if there are any.
 
     The digits are columns of a view: else every box would repeat in SQL all that they are computed
-    from. Rules of households, of which there are hundreds, are not asked for in SQL: engines take
-    longer for twice as many than twice as long.
+    from. Rules of households, which are hundreds of boxes, do not come here: the expression would
+    nest too deep, and an engine's time for it grows faster than their number.
     """
     if not domain.patterns:
         return derived.select(**keys)

@@ -13,7 +13,7 @@ their own takes seconds to start. The tree has four parts:
 | ``commands`` | what the commands print, their help and errors | in words |
 
 Times, identifiers of runs, hashes that follow from them, versions of libraries and the folder have
-a fixed text in their place.
+a fixed text in their place; digits that are another processor's are left out.
 """
 
 from __future__ import annotations

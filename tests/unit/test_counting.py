@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import itertools
 import math
 import os
 import random
@@ -32,6 +33,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.source import engine, files
 from statpress.tasks.source.aggregates import SourceProfile, Units, count, profile, size_of
 from statpress.tasks.source.files import FileSource, open_source
+from statpress.tasks.source.scanning import scan_wide
 
 CANARY = "Zyx-canary-7719"
 STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
@@ -287,6 +289,23 @@ def test_records_in_structural_zeros_are_counted(tmp_path: Path, scratch: Path, 
     assert table.n_records == 9000 and domain.is_possible(table.cells).all()
     true = np.unique(np.array(cells)[domain.is_possible(np.array(cells))], return_counts=True)
     assert np.abs(table.at(true[0]) - true[1]).sum() <= impossible
+
+
+def test_thousands_of_rules_are_counted_in_wide_records(tmp_path: Path) -> None:
+    """In one expression of a query they nest deeper than Python follows."""
+    domain = Domain(
+        (Integer(name="a", lower=0, upper=99), Integer(name="b", lower=0, upper=99)),
+        rules=tuple(
+            ZeroPattern((("a", ((a, a),)), ("b", ((b, b),))))
+            for a, b in itertools.product(range(25), range(100))
+            if a or b
+        ),
+    )
+    every = np.arange(10_000)
+    source = parquet(tmp_path / "a.parquet", a=every // 100, b=every % 100)
+    found = scan_wide(source, domain, domain, n_records=10_000, folder=tmp_path)
+    assert found.profile.n_impossible == 2499
+    assert (~domain.is_possible(every)).nonzero()[0].tolist() == list(range(1, 2500))
 
 
 def test_without_a_place_for_padding_each_unit_counts_one(tmp_path: Path, scratch: Path) -> None:
