@@ -17,11 +17,11 @@ ordered columns often has one strong contrast and no other, which a common stren
 and a trend along an ordered column is likelier from the start. In a single file this would cost
 accuracy; in copies it is what makes intervals cover.
 
-**Pairs that were not measured**, or with so much noise that it would hide a typical relation, are
-not independent but unknown. They are drawn around what the clear pairs imply, the table of latent
-classes that are fitted to these only, with a strength that is drawn from that of the others given
-their noisy score, if they have one. In ``cps91`` at epsilon 1 the correlations of pairs that were
-not measured are .13 from 0, and .08 from those of the classes, in the root mean square.
+**Pairs that were not measured**, or with noise that would hide a typical relation and hides theirs,
+are not independent but unknown. They are drawn around what the clear pairs imply, the table of
+latent classes that are fitted to these only, with a strength that is drawn from that of the others
+given their noisy score, if they have one. In ``cps91`` at epsilon 1 the correlations of pairs that
+were not measured are .13 from 0, and .08 from those of the classes, in the root mean square.
 
 **A prior** (``mechanisms.marginals.prior``) is not used: intervals from copies are of this release
 alone. Its scores are distances from the prior's tables; from independence a pair is taken to be
@@ -92,7 +92,8 @@ class Posterior:
         model: Of the single file, with bases of its own.
         strengths: Probabilities float64[P] of the strengths of every pair, measured or not.
         none: Of measured pairs the probability that each cell is empty, float32[k_a, k_b].
-        clear: The measured pairs whose noise would not hide a typical relation.
+        clear: The measured pairs whose noise would not hide a typical relation, or does not hide
+            theirs.
     """
 
     released: NoisyMarginals
@@ -119,12 +120,6 @@ class Posterior:
         if len(columns) > 1:
             bases = learnt_bases(model.one_way, deviations, noise, scores, columns, _RISING)
             model = replace(model, bases=bases)
-        clear = frozenset(
-            pair
-            for pair in model.pairs.keys() & model.residuals.values.keys()
-            if _most_typical(model, pair) >= noise.get(pair, 0.0)
-        )
-        model = _implied(model, clear, released.public_generator())
         logs: dict[Group, Floats] = {}
         cells: dict[Group, Predicted] = {}
         for pair in model.pairs:
@@ -140,9 +135,16 @@ class Posterior:
                 weights = np.exp(logs[pair] - logs[pair].max())
                 mean = float(weights @ strengths / weights.sum())
                 cells[pair] = predicted(products[pair], deviations[pair], noise[pair], mean, *own)
+        pooled = _pooled(logs)
+        clear = frozenset(
+            pair
+            for pair in model.pairs.keys() & model.residuals.values.keys()
+            if _largest_deviation(model, pair, pooled.get(pair)) >= noise.get(pair, 0.0)
+        )
+        model = _implied(model, clear, released.public_generator())
         shares = shares_of_cells(cells)
         none = {p: chances_of_none(c, shares[p]).astype(np.float32) for p, c in cells.items()}
-        return cls(released, model, _pooled(logs), none, clear)
+        return cls(released, model, pooled, none, clear)
 
     def draw(self, rng: np.random.Generator) -> Model:
         """A model whose tables are drawn with a public generator."""
@@ -338,10 +340,17 @@ def _centre(
     return np.multiply.outer(*margins)
 
 
-def _most_typical(model: Model, pair: Group) -> float:
-    """The largest variance that a contrast of a pair has if it is as strong as is typical."""
+def _largest_deviation(model: Model, pair: Group, strengths: Floats | None) -> float:
+    """The largest variance of a contrast of a pair that is as strong as is typical, or stronger.
+
+    It is stronger where the measurement tells so: by the median of its probable strengths.
+    """
     one, other = bases = _bases(model, pair)
-    strength = (2 * model.n * _TYPICAL / (MEAN_ABSOLUTE * spread_of(bases))) ** 2
+    distance = _TYPICAL
+    if strengths is not None:
+        median = int(np.searchsorted(strengths.cumsum(), 0.5))
+        distance = max(distance, float(_DISTANCES[min(median, len(_DISTANCES) - 1)]))
+    strength = (2 * model.n * distance / (MEAN_ABSOLUTE * spread_of(bases))) ** 2
     return strength * float(one.values.max() * other.values.max())
 
 

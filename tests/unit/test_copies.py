@@ -197,6 +197,21 @@ def test_what_is_drawn_for_a_pair_that_was_not_measured_is_in_the_records(
     assert of_copies() < 0.3 * tables
 
 
+def test_a_relation_that_stands_out_of_much_noise_is_clear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The noise here hides what is typical; taken for unknown, the pair is fitted after others."""
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 6, (N, 6)).astype(np.uint8)
+    codes[:, 1] = np.clip(codes[:, 0] + rng.integers(-1, 2, N), 0, 5)
+    columns = tuple(Ordinal(name=name, categories=tuple(range(6))) for name in "abcdef")
+    _, release = drawn(codes, 0.15, 1, columns=columns)
+    model = Model.of(release)
+    assert Posterior.of(release, model).clear == {(0, 1)}
+    monkeypatch.setattr(copies, "_DISTANCES", np.full(24, 0.001))
+    assert not Posterior.of(release, model).clear
+
+
 def test_a_nearly_certain_relation_is_not_broken_to_fit_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
