@@ -216,6 +216,7 @@ def requests_of(
                 if values["geography"] is None and config.geography:
                     continue  # it is not in order, which is said already
             said = knobs(**values)
+            kind.check_knobs(said)
             further = further_of(kind, product)
             if further is not None:
                 own = domain.project(columns)

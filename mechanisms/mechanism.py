@@ -333,6 +333,14 @@ class Kind:
         """
         del knobs, target  # by default every mechanism is tried
 
+    def check_knobs(self, knobs: Any) -> None:
+        """Refuse what a config says of a mechanism for products of another kind.
+
+        Raises:
+            ConfigError: Products of this kind have no such thing.
+        """
+        del knobs
+
     def objection(self, mechanism: Any, target: Target) -> str:
         """Why a mechanism at these parameters is never chosen for a product; may be empty."""
         del mechanism, target
@@ -570,6 +578,20 @@ def _divergence(loss: PrivacyLoss, order: int) -> float:
 def _delta(loss: PrivacyLoss, epsilon: float) -> float:
     """Cached delta at epsilon."""
     return loss.delta(epsilon).upper
+
+
+MOST_COPIES = 100
+"""Of the records of one product."""
+
+
+def check_copies(copies: int) -> None:
+    """Refuse a number of copies that cannot be.
+
+    Raises:
+        ConfigError: It is not from 1 to ``MOST_COPIES``.
+    """
+    if not 1 <= copies <= MOST_COPIES:
+        raise ConfigError(f"There may be 1 to {MOST_COPIES} copies.", where="copies")
 
 
 def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:

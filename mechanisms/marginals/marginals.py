@@ -76,6 +76,7 @@ from statpress.mechanisms.mechanism import (
     Needs,
     PlacedBy,
     Target,
+    check_copies,
     check_frame,
 )
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
@@ -95,7 +96,6 @@ MOST_COLUMNS, MOST_GROUP = 100, 6
 """Columns of a product, and of a table."""
 MOST_CODES = 4096
 """Cells of a column that has pairs: its covariance is a matrix of the square of them."""
-MOST_COPIES = 100
 MOST_WEIGHT = 1e6
 """Largest weight of a group; the least is one over it."""
 
@@ -186,8 +186,7 @@ class MarginalsKnobs:
                 raise ConfigError("Give each group of columns once, at least one.", where="pairs")
         if self.records != "n" and self.records < 1:
             raise ConfigError("At least one record must be published.", where="records")
-        if not 1 <= self.copies <= MOST_COPIES:
-            raise ConfigError(f"There may be 1 to {MOST_COPIES} copies.", where="copies")
+        check_copies(self.copies)
         object.__setattr__(self, "groups", tuple(self.groups))
         if self.groups and self.pairs != "all":
             raise ConfigError(

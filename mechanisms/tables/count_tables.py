@@ -219,6 +219,14 @@ class TableKind(CountsKind):
 
     further = BandKnobs
 
+    def check_knobs(self, knobs: Any) -> None:
+        if getattr(knobs, "copies", None) is not None:
+            raise ConfigError(
+                "Copies are of records, and a table has none.",
+                where="copies",
+                next_step="Leave out 'copies', or publish 'kind: microdata'.",
+            )
+
     def check_further(self, further: BandKnobs, domain: Domain, nulls: bool) -> None:
         further.check_columns(domain.columns, nulls)
         if further.bands and domain.absent:

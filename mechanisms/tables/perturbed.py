@@ -59,7 +59,7 @@ from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency, Domain
-from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from statpress.mechanisms.mechanism import (
     CANONNE_KAMATH_STEINKE,
     DWORK,
@@ -67,6 +67,7 @@ from statpress.mechanisms.mechanism import (
     PROOF,
     Citation,
     Target,
+    check_copies,
     check_frame,
 )
 from statpress.mechanisms.postprocessing.covariance import (
@@ -87,7 +88,8 @@ from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import TableMechanism
 from statpress.mechanisms.tables.expected import ExpectedCounts
 
-MOST_CELLS = 10_000_000
+MOST_CELLS, MOST_COPIED = 10_000_000, 1_000_000
+"""Cells of a table, and of one that copies are drawn of."""
 _CHUNK = 1 << 16
 _FINEST, _WIDEST = Fraction(1, 2**20), Fraction(2**40)
 _ENDS = (-20 * 1024, 40 * 1024)  # their places on the grid
@@ -119,13 +121,19 @@ class PerturbedKnobs:
     Attributes:
         scale: Of the noise, in records: exp(-|z|/scale) for Laplace, the standard
             deviation for Gaussian; by default the smallest that meets the budget.
+        copies: Of microdata, how many more sets of records to draw, for intervals of whatever is
+            computed from them (``mechanisms.tables.copied_counts``), 1 to 100; by default, and
+            where it is 1, none.
     """
 
     scale: Fraction | None = None
+    copies: int | None = None
 
     def __post_init__(self) -> None:
         if self.scale is not None:
             check_scale(self.scale, "scale")
+        if self.copies is not None:
+            check_copies(self.copies)
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,7 @@ class Perturbed(TableMechanism):
     Attributes:
         scale: A fraction that is exactly a double, as the samplers take it.
         adjacency: The neighbouring relation; None for replace-one.
+        copies: More sets of records of microdata, at least 2; None for none.
     """
 
     knobs: ClassVar[type] = PerturbedKnobs
@@ -150,6 +159,7 @@ class Perturbed(TableMechanism):
 
     scale: Fraction
     adjacency: Adjacency | None = field(default=None, kw_only=True)
+    copies: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -230,14 +240,29 @@ class Perturbed(TableMechanism):
 
         Raises:
             InfeasibleBudgetError: No scale, or not the given one, meets it.
+            ConfigError: Copies are asked for that cannot be drawn.
         """
         relation = target.adjacency
         adjacency = None if relation is Adjacency.REPLACE_ONE else relation
+        copies = knobs.copies if knobs.copies != 1 else None
+        if copies and target.domain is not None and target.domain.absent:
+            raise ConfigError(
+                "Copies of a noisy table are for units of one record.",
+                where="copies",
+                next_step="Leave out 'copies', or use 'marginals'.",
+            )
+        if copies and target.n_cells > MOST_COPIED:
+            raise ConfigError(
+                f"Copies are drawn of a table of at most {MOST_COPIED:,} cells; here are "
+                f"{target.n_cells:,}.",
+                where="copies",
+                next_step="Leave out 'copies', declare fewer cells, or use 'marginals'.",
+            )
 
         def loss(scale: Fraction) -> PrivacyLoss:
             return cls(scale, adjacency=adjacency).loss(**target.frame)
 
-        return cls(scale_for(knobs.scale, target, loss), adjacency=adjacency)
+        return cls(scale_for(knobs.scale, target, loss), adjacency=adjacency, copies=copies)
 
 
 def noise_of_cells(

@@ -14,6 +14,7 @@ Tables of counts in a bundle.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from statpress.mechanisms.tables.count_tables import (
     TableMechanism,
 )
 from statpress.tasks.bundle.file_formats import written_file
-from statpress.tasks.bundle.rows import cell_rows, read_records, record_rows
+from statpress.tasks.bundle.rows import Rows, cell_rows, read_records, record_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
 from statpress.tasks.products.band_files import (
@@ -47,6 +48,7 @@ from statpress.tasks.products.band_files import (
     band_note,
     band_tables,
 )
+from statpress.tasks.products.copied_records import NOTE, Batches, advice, copies_table
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,
@@ -182,12 +184,17 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         )
 
     def publication(self, product: Counted, derived: DerivedCounts | None = None) -> Publication:
-        """Records, if there are any, counts with their errors, and bands."""
-        tables = [
-            self._counts(product, stem, names, derived) if names
-            else self._records(product, stem, derived)
-            for stem, names in self.figures(product.name, product.mechanism).items()
-        ]  # fmt: skip
+        """Records and their copies, if there are any, counts with their errors, and bands."""
+        tables: list[DataTable] = []
+        for stem, names in self.figures(product.name, product.mechanism).items():
+            if names:
+                tables.append(self._counts(product, stem, names, derived))
+                continue
+            records = self._records(product, stem, derived)
+            tables.append(records)
+            if number := _copies(product.mechanism):
+                of_copy = None if derived is None else _batches_of_copies(product, derived, number)
+                tables.append(copies_table(records, product.domain, number, of_copy))
         bands = {} if derived is None else derived.bands
         return Publication((*tables, *band_tables(product, product.further, bands)))
 
@@ -241,7 +248,11 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         bands = product.further is not None
         rows = max(self.most_records(product), cells)
         step = "Use fewer columns or cells in the product."
-        return of_cells(cells * (1 + bands), domain.columns, rows, step)
+        memory = of_cells(cells * (1 + bands), domain.columns, rows, step)
+        if number := _copies(product.mechanism):  # kept are the cells that each copy has records in
+            kept = memory.kept + 16 * number * min(cells, n_records)
+            memory = replace(memory, write=memory.write + 400 * cells, kept=kept)
+        return memory
 
     def stated(
         self, product: PlannedProduct[TableMechanism], raw: RawTable | None = None
@@ -293,6 +304,35 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         words = unlisted_in_words(product.domain)
         notes = {"not in any file": f"**Not in any file.** {words} {_READ_UNLISTED}"}
         return (notes if words else {}) | band_note(product.further)
+
+
+def _copies(mechanism: TableMechanism) -> int:
+    """How many more sets of records a mechanism is asked for."""
+    return getattr(mechanism, "copies", None) or 0
+
+
+def _batches_of_copies(product: Counted, derived: DerivedCounts, number: int) -> Batches:
+    """What each copy has: a generator of its own, which follows from what was released."""
+    from statpress.mechanisms.tables.copied_counts import CopiedCounts
+
+    assert derived.records is not None
+    raw, total = derived.raw, int(derived.records.sum())
+    seed = np.random.PCG64(int(raw_digest(raw), 16))
+    generators = np.random.Generator(seed).spawn(number)
+    figures = derived.figures
+
+    @functools.cache
+    def counts() -> CopiedCounts:
+        error = float(figures["standard_error"][0])
+        return CopiedCounts.of(raw.domain, raw.cells, figures["estimate"], error, total)
+
+    @functools.cache
+    def of_copy(number: int) -> Rows:
+        drawn = counts().draw(generators[number - 1])
+        occupied = np.flatnonzero(drawn)
+        return record_rows(ContingencyTable(raw.domain, raw.cells[occupied], drawn[occupied]))
+
+    return lambda number: of_copy(number).batches()
 
 
 MOST_ROWS = 200
@@ -515,7 +555,11 @@ class Microdata(CountsProduct):
             f"{_FROM_NOISE.format(product.mechanism.name) if noisy else ''}. {padded}For counts "
             f"use `{table}`{without}: {self.typical_error(product, plan)}"
         )
-        return ReaderWords(item, self.notes(product))
+        notes = self.notes(product)
+        if number := _copies(product.mechanism):
+            item += advice(product.name, number)
+            notes |= {"copies of records": NOTE}
+        return ReaderWords(item, notes)
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],

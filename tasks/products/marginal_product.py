@@ -12,6 +12,7 @@ Microdata by marginals in a bundle: a row for each record, and what they were ma
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
@@ -23,9 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.configs.formats import STAT, stored_name
 from statpress.mechanisms.domain.column import tilts
-from statpress.mechanisms.domain.columns import Slot, labels
+from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import coverage
@@ -45,10 +45,17 @@ from statpress.mechanisms.mechanism import TYPICAL_ASSOCIATION
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.tables.count_tables import MICRODATA
-from statpress.tasks.bundle.file_formats import read_rows, schema_of, written_file
+from statpress.tasks.bundle.file_formats import read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.products import distributions
+from statpress.tasks.products.copied_records import (
+    NOTE,
+    Batches,
+    advice,
+    copies_table,
+    free_name,
+)
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
     MarginalErrors,
@@ -437,13 +444,6 @@ def tables_of_records(
 
 Planned = PlannedProduct[Marginals]
 
-_COPY = ("integer", "The number of the set that the record belongs to, from 1.")
-_BLANK_COPY = (
-    "integer",
-    "The number of the set that the record belongs to, from 1; 0 for the block without values that "
-    "Stata's 'mi import flong' expects.",
-)
-_RECORD = ("integer", "The number of the record in its set, from 1; no two sets share a record.")
 _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_1": ("string", "A column of the records."),
     "column_2": ("string", "Another."),
@@ -554,7 +554,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 rows=table_rows(drawn, found.residuals, mechanism.widest),
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
-        more = [self._copies(product, records, derived)] if mechanism.copies else []
+        more = []
+        if number := mechanism.copies:
+            drawn_copies = (
+                None if derived is None else _batches_of_copies(derived, mechanism.within_cells)
+            )
+            more = [copies_table(records, domain, number, drawn_copies, fewer=_fewer(product))]
         records = _with_places(product, records, derived)
         earlier = []
         if mechanism.prior is not None:
@@ -564,48 +569,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         if mechanism.weight is not None and mechanism.weight.totals:
             calibrated = [_calibration(product, mechanism.weight, derived)]
         return Publication((records, *more, tables, pairs, *earlier, *calibrated))
-
-    def _copies(
-        self, product: Planned, records: DataTable, derived: DerivedMicrodata | None
-    ) -> DataTable:
-        """Copies of records, for Stata and SPSS as their commands for imputed data take them.
-
-        Stata's begin with a block of as many records without any value: its commands expect the
-        incomplete data there, and nothing of the confidential records was observed. Copies with
-        fewer records than the source are in neither, since no command scales their variances.
-        """
-        domain, number = product.domain, product.mechanism.copies
-
-        def rows(keys: Sequence[str]) -> Rows | None:
-            within = product.mechanism.within_cells
-            return None if derived is None else _copy_rows(derived, within, keys)
-
-        copies = replace(
-            records,
-            stem=f"{product.name}_copies",
-            fields=[*records.fields, *described({_free_name("copy", domain): _COPY})],
-            title=f"{number} more sets of synthetic records",
-            most_rows=number * records.most_rows,
-            expected=None if records.expected is None else number * records.expected,
-            rows=rows(("copy",)),
-        )
-        if _fewer(product):
-            return replace(copies, instead={"dta": None, "sav": None})
-        keys = {_free_name("record", domain): _RECORD, _free_name("copy", domain): _BLANK_COPY}
-        stata = replace(
-            copies,
-            fields=[*records.fields, *described(keys)],
-            most_rows=copies.most_rows + records.most_rows,
-            blank=records.expected or 0,
-            expected=None if records.expected is None else (number + 1) * records.expected,
-            rows=rows(("record", "copy")),
-        )
-        spss = replace(
-            copies,
-            fields=[*records.fields, *described({_free_name("Imputation_", domain): _COPY})],
-            rows=rows(("Imputation_",)),
-        )
-        return replace(copies, instead={"dta": stata, "sav": spss})
 
     def working_memory(self, product: Planned) -> WorkingMemory:
         mechanism, n_records = product.mechanism, product.target.n_records
@@ -693,11 +656,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         own, weighted = weight_words(product)
         item, notes = item + own, notes | weighted
         if copies := product.mechanism.copies:
-            item += (
-                f" For intervals of anything else compute it on each of the {copies} sets of "
-                f"records in `{name}_copies`, and combine the results as below."
-            )
-            notes["copies of records"] = _COPIES
+            item += advice(name, copies)
+            notes["copies of records"] = NOTE
             if _fewer(product):
                 item += (
                     " Copies are not written for Stata and SPSS, whose commands do not scale W by "
@@ -796,18 +756,6 @@ _WEIGHTS = (
 )
 
 
-_COPIES = (
-    "**Copies of records.** Intervals that are computed from one set of synthetic records as if "
-    "they were the confidential ones are too short, often by far: they leave out the noise. "
-    "Compute a figure and its variance on each of the M copies. The estimate is the mean of the M "
-    "figures; its variance is T = W + (1 + 1/M) B, with W the mean of the M variances and B the "
-    "variance of the M figures (Rubin 1987). An interval is the estimate ± t √T, with Student's t "
-    "of (M − 1)(T / ((1 + 1/M) B))² degrees of freedom. For a figure of the confidential records "
-    "themselves, not of a population, leave W out, with M − 1 degrees of freedom. What was not "
-    "measured differs between copies as much as it may differ in truth."
-)
-
-
 def _with_places(
     product: Planned, records: DataTable, derived: DerivedMicrodata | None
 ) -> DataTable:
@@ -853,7 +801,7 @@ def weight_field(weight: SurveyWeight | None, domain: Domain) -> dict[str, tuple
         return {}
     made = "raked to the public totals" if weight.totals else "the value of its class"
     words = f"The record's weight, {made}: use it in every analysis."  # a label of Stata's length
-    return {_free_name("weight", domain): ("number", words)}
+    return {free_name("weight", domain): ("number", words)}
 
 
 def _weight_stated(weight: SurveyWeight | None, domain: Domain) -> dict[str, Any]:
@@ -979,54 +927,20 @@ def _tilts(domain: Domain, codes: Sequence[NDArray[Any]]) -> list[NDArray[np.flo
     ]
 
 
-def _copy_rows(derived: DerivedMicrodata, within: WithinCells, keys: Sequence[str]) -> Rows:
-    """The rows of one copy after the other, with keys; with records numbered, after a blank one.
-
-    Args:
-        derived: What the copies follow from.
-        within: Where in their cells values lie.
-        keys: ``record``, the number of a record in its copy; any other is that of the copy.
-    """
-    import pyarrow as pa
-
-    domain, copies = derived.microdata.domain, derived.microdata.copies
-    spread, blank = within != "middle", "record" in keys
+def _batches_of_copies(derived: DerivedMicrodata, within: WithinCells) -> Batches:
+    """What each copy has, with values where they lie in their cells."""
     found = derived.microdata
-    schema = _weighted(found, (), Rows(schema_of(domain, spread=spread), lambda: iter(()))).schema
-    if blank:
-        schema = pa.schema([each.with_nullable(True) for each in schema])
+    domain, copies = found.domain, found.copies
 
     def of_copy(number: int) -> Iterator[list[Any]]:
-        if not number:
-            yield [pa.nulls(len(copies.codes), each.type) for each in schema]
-            return
         codes = tuple(copies.sets[number - 1].T)
-        public = (lambda: _within(derived.raw, copies.number + number)) if spread else None
+        public = None
+        if within != "middle":
+            public = functools.partial(_within, derived.raw, copies.number + number)
         leaning = _tilts(domain, codes) if within == "slope" else None
-        yield from _weighted(found, codes, code_rows(domain, codes, public, leaning)).batches()
+        return _weighted(found, codes, code_rows(domain, codes, public, leaning)).batches()
 
-    def batches() -> Iterator[list[Any]]:
-        for number in range(0 if blank else 1, copies.number + 1):
-            start = 1
-            for arrays in of_copy(number):
-                size = len(arrays[0])
-                places = np.arange(start, start + size)
-                start += size
-                numbers = np.full(size, number)
-                yield [*arrays, *(pa.array(places if k == "record" else numbers) for k in keys)]
-
-    whole = [pa.field(_free_name(key, domain), pa.int64(), nullable=False) for key in keys]
-    return Rows(pa.schema([*schema, *whole]), batches)
-
-
-def _free_name(name: str, domain: Domain) -> str:
-    """The name, or with underscores where a column has it in any format, whatever its case."""
-    names = {(c.of if isinstance(c, Slot) else c).name for c in domain.columns}
-    taken = {stored_name(each, form).casefold() for each in names for form in STAT}
-    taken |= {each.casefold() for each in names}
-    while name.casefold() in taken:
-        name += "_"
-    return name
+    return of_copy
 
 
 def _fewer(product: Planned) -> bool:

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+import pyreadstat
 import pytest
 from people import ZEROS, count_persons, put_people
 
+import statpress
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
-from statpress.mechanisms.errors import BundleVerificationError
+from statpress.mechanisms.errors import BundleVerificationError, ConfigError
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
@@ -182,3 +184,63 @@ def test_the_absent_cell_takes_part_in_the_projection(press: Any) -> None:
     assert projected[:-1] == pytest.approx(np.array(table_of(bundle, "even_table")["projected"]))
     alone = project_to_simplex(counts.counts[:-1].astype(float), 480.0).values
     assert alone != pytest.approx(projected[:-1])  # twin: without it
+
+
+COPIED = """\
+products:
+  copied: {accept: mostly_noise,
+    kind: microdata, mechanism: gaussian, columns: [region, age], copies: 3}
+"""
+
+
+def test_copies_are_in_every_format_and_are_combined(agency: Any) -> None:
+    agency.replace_products(COPIED)
+    agency.replace("formats: [parquet, csv]", "formats: [parquet, csv, dta, sav]")
+    bundle = agency.run(insecure_seed=5).bundle
+    check_bundle(agency.home, bundle, verify_bundle(bundle))
+    records = table_of(bundle, "copied").to_pandas()
+    copies = table_of(bundle, "copied_copies").to_pandas()
+    assert copies.groupby("copy").size().tolist() == [400, 400, 400]
+    assert copies.columns.tolist() == ["region", "age", "copy"]
+    counts = copies.groupby(["copy", "age"]).size().unstack(fill_value=0)
+    own = records.groupby("age").size().reindex(counts.columns, fill_value=0)
+    assert not any(row.equals(own) for _, row in counts.iterrows())
+    assert counts.std().mean() > 0
+    stata, _ = pyreadstat.read_dta(bundle / "data" / "copied_copies.dta")
+    assert stata.groupby("copy").size().tolist() == [400] * 4
+    assert stata.loc[stata["copy"] == 0, "age"].isna().all()
+    spss, _ = pyreadstat.read_sav(bundle / "data" / "copied_copies.sav")
+    assert spss.groupby("Imputation_").size().tolist() == [400] * 3
+    found = statpress.open(bundle).combine(lambda own: (own["age"].mean(), own["age"].var() / 400))
+    (row,) = found.frame().to_dict("records")
+    means = copies.groupby("copy")["age"].mean()
+    assert row["estimate"] == pytest.approx(means.mean())
+    assert row["standard_error"] > np.sqrt(4 / 3) * means.std()
+    again = reprint(bundle, from_options(["publish.formats=[csv]", "title=Anew"])).bundle
+    assert check_reprint(again)
+    same = (bundle / "data" / "copied_copies.csv").read_bytes()
+    assert (again / "data" / "copied_copies.csv").read_bytes() == same
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("kind: microdata", "kind: table", "Copies are of records"),
+        ("copies: 3", "copies: 101", "1 to 100 copies"),
+    ],
+)
+def test_copies_that_cannot_be_are_refused_at_their_line(
+    agency: Any, old: str, new: str, words: str
+) -> None:
+    agency.replace_products(COPIED.replace(old, new))
+    with pytest.raises(ConfigError, match=words) as refused:
+        load(agency.config).plan()
+    line = next(i for i, text in enumerate(agency.text.splitlines(), 1) if "copies" in text)
+    assert f"release.yaml:{line}:" in refused.value.where
+
+
+def test_copies_of_units_of_several_records_are_refused(agency: Any) -> None:
+    agency.replace_products(ZEROS + COPIED)
+    count_persons(agency)
+    with pytest.raises(ConfigError, match="units of one record"):
+        load(agency.config).plan()
