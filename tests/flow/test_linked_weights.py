@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,19 @@ rules:
 """
 
 
-@pytest.fixture
-def office(agency: Any) -> Any:
+# Every place's tables for weighted questions of several columns.
+GROUPS = """\
+kind: linked, groups: [{columns: [relation, age, wgt]}, {columns: [relation, tenure, wgt]},
+      {columns: [relation_1, relation_2, relation_3]}],"""
+
+
+def opened(agency: Any) -> Any:
     """An agency with 400 households, each with its weight."""
     text = CONFIG.replace("testdata", DATASET).replace("rules:\n", WEIGHT)
     text = text.replace("columns: [tenure,", "columns: [tenure, wgt,")
+    formats = "formats: [parquet, csv, dta, sav]"
     agency.text = text.replace(
-        "{directory: releases}", "{directory: releases, formats: [parquet, csv, dta, sav]}"
+        "{directory: releases}", f"{{directory: releases, plots: false, {formats}}}"
     )
     agency.config.write_text(agency.text, encoding="utf-8")
     agency.register(dataset=DATASET, unit="household", n_records=400, epsilon="100")
@@ -45,8 +53,33 @@ def office(agency: Any) -> Any:
     return agency
 
 
-def test_persons_have_the_raked_weight_of_their_household(office: Any) -> None:
-    bundle = office.run(insecure_seed=4).bundle
+@pytest.fixture
+def office(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An agency with a release of little noise, as ``bundle``: a month of a series.
+
+    Tests only read it.
+    """
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.replace("kind: linked,", GROUPS)
+    agency.replace("epsilon: 3,", "epsilon: 90,")
+    for name in ("households", "persons"):
+        path = agency.config.parent / f"{name}.parquet"
+        shutil.copy(path, path.with_name(f"{name}-2026-01.parquet"))
+        agency.replace(f"{name}.parquet", f'"{name}-{{period}}.parquet"')
+    agency.replace(
+        "privacy:", "series: {name: monthly, period: {by: month, first: 2026-01}}\nprivacy:"
+    )
+    agency.bundle = agency.run(Order(agency.config).at_period("2026-01")).bundle
+    return agency
+
+
+def test_persons_have_the_raked_weight_of_their_household(pressed: Any) -> None:
+    bundle = pressed.bundle
     release = statpress.open(bundle)
     households, persons = release.households(), release.persons()
     merged = persons.merge(households, on="household_id", suffixes=("", "_of_household"))
@@ -65,28 +98,23 @@ def test_persons_have_the_raked_weight_of_their_household(office: Any) -> None:
     assert "wgt" in (bundle / "config.yaml").read_text()
 
 
-def test_persons_are_not_scaled_to_the_public_number_of_households(office: Any) -> None:
-    office.replace("epsilon: 3,", "epsilon: 90,")
-    release = statpress.open(office.run(insecure_seed=4).bundle)
+def test_persons_are_not_scaled_to_the_public_number_of_households(pressed: Any) -> None:
+    release = statpress.open(pressed.bundle)
     found = release.table("relation", of="persons", weight=True)
     assert "scaled_to" not in found.facts
-    persons = pq.read_table(office.config.parent / "persons.parquet").to_pandas()
-    weights = pq.read_table(office.config.parent / "households.parquet").to_pandas()["wgt"]
+    persons = pq.read_table(pressed.config.parent / "persons.parquet").to_pandas()
+    weights = pq.read_table(pressed.config.parent / "households.parquet").to_pandas()["wgt"]
     classes = np.array([5.0, 15.0, 35.0])[np.digitize(weights, [10, 20])]
     there = np.minimum(persons.groupby("hid").size(), 3).reindex(range(400), fill_value=0)
     assert found.frame()["estimate"].sum() == pytest.approx(classes @ there, rel=0.05)
     assert release.table("tenure", weight=True).facts["scaled_to"] == 14000
 
 
-def test_declared_groups_answer_weighted_questions_of_several_columns(office: Any) -> None:
+def test_declared_groups_answer_weighted_questions_of_several_columns(pressed: Any) -> None:
     """A weighted cross table and regression of persons, by the tables of every place."""
-    groups = "[relation, age, wgt], [relation, tenure, wgt], [relation_1, relation_2, relation_3]"
-    listed = groups.replace("[", "{columns: [").replace("]", "]}")
-    office.replace("kind: linked,", f"kind: linked, groups: [{listed}],")
-    office.replace("epsilon: 3,", "epsilon: 90,")
-    release = statpress.open(office.run(insecure_seed=4).bundle)
+    release = statpress.open(pressed.bundle)
     persons, households = (
-        pq.read_table(office.config.parent / f"{each}.parquet").to_pandas()
+        pq.read_table(pressed.config.parent / f"{each}.parquet").to_pandas()
         for each in ("persons", "households")
     )
     true = persons[persons["pid"] < 3].merge(households, on="hid")
@@ -121,23 +149,15 @@ def test_declared_groups_answer_weighted_questions_of_several_columns(office: An
     assert "weight: name {columns: [tenure, n_persons, wgt]} under 'groups'" in str(refused.value)
 
 
-def test_a_series_of_households_has_a_page(office: Any) -> None:
-    for name in ("households", "persons"):
-        path = office.config.parent / f"{name}.parquet"
-        path.rename(path.with_name(f"{name}-2026-01.parquet"))
-        office.replace(f"{name}.parquet", f'"{name}-{{period}}.parquet"')
-    office.replace(
-        "privacy:", "series: {name: monthly, period: {by: month, first: 2026-01}}\nprivacy:"
-    )
-    office.run(Order(office.config).at_period("2026-01"))
-    listed = (office.releases / "monthly" / "series.csv").read_text()
+def test_a_series_of_households_has_a_page(pressed: Any) -> None:
+    listed = (pressed.releases / "monthly" / "series.csv").read_text()
     assert "tenure" in listed and "n_persons" in listed
 
 
-def test_the_files_of_stata_and_spss_merge_with_weights(office: Any) -> None:
+def test_the_files_of_stata_and_spss_merge_with_weights(pressed: Any) -> None:
     """A weighted cross table of persons, as an analyst makes it of either file."""
     pyreadstat = needed("pyreadstat")
-    bundle = office.run(insecure_seed=4).bundle
+    bundle = pressed.bundle
     release = statpress.open(bundle)
     merged = release.persons().merge(release.households()[["household_id", "tenure"]])
     wanted = merged.pivot_table(
@@ -157,9 +177,9 @@ def test_the_files_of_stata_and_spss_merge_with_weights(office: Any) -> None:
         assert sorted(found.to_numpy().ravel()) == pytest.approx(sorted(wanted.to_numpy().ravel()))
 
 
-def test_weighted_figures_of_households_have_intervals(office: Any) -> None:
-    release = statpress.open(office.run(insecure_seed=4).bundle)
-    path: Path = office.config.parent / "households.parquet"
+def test_weighted_figures_of_households_have_intervals(pressed: Any) -> None:
+    release = statpress.open(pressed.bundle)
+    path: Path = pressed.config.parent / "households.parquet"
     table = pq.read_table(path).to_pandas()
     classes = np.array([5.0, 15.0, 35.0])[np.digitize(table["wgt"], [10, 20])]
     found = release.share("tenure", weight=True, confidence=1 - 1e-9).frame()
