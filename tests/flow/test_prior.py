@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,37 @@ products:
 """
 
 
-@pytest.fixture
-def office(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     agency.replace_products(PRODUCTS)
     agency.replace(", name: first", "")
     agency.amend(epsilon="9")
     return agency
+
+
+@pytest.fixture
+def office(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An agency with one release, of a known seed."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.run(insecure_seed=1)
+    return agency
+
+
+@pytest.fixture
+def following(pressed: Any, tmp_path: Path) -> Any:
+    """The same in a folder of its own, with its release as ``first``, which the next one is after.
+
+    A test may change all of it.
+    """
+    folder = shutil.copytree(pressed.folder, tmp_path / "following")
+    office = replace(pressed, folder=folder)
+    (office.first,) = office.bundles()
+    after(office, office.first)
+    return office
 
 
 def stated(bundle: Path) -> dict[str, Any]:
@@ -56,9 +82,8 @@ def read_back(bundle: Path) -> Model:
     return Model.of(with_scores(released, bundle, "people", own))
 
 
-def test_a_chain_of_releases_hands_on_what_was_learnt(office: Any) -> None:
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+def test_a_chain_of_releases_hands_on_what_was_learnt(following: Any) -> None:
+    office, first = following, following.first
     second = office.run(insecure_seed=2).bundle
     was, now = stated(first), stated(second)
     seal = verify_bundle(first)["seal"]
@@ -111,10 +136,9 @@ def test_a_chain_of_releases_hands_on_what_was_learnt(office: Any) -> None:
 
 
 @pytest.mark.parametrize("formats", ["[csv]", "[parquet]"])
-def test_what_is_read_back_is_what_was_used(office: Any, formats: str) -> None:
+def test_what_is_read_back_is_what_was_used(following: Any, formats: str) -> None:
     """Records of the same bundle follow from it: their shares are those of the model, rounded."""
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+    office = following
     office.replace("formats: [parquet, csv]", f"formats: {formats}")
     second = office.run(insecure_seed=2).bundle
     one_way = read_back(second).one_way[0]
@@ -131,9 +155,8 @@ def test_what_is_read_back_is_what_was_used(office: Any, formats: str) -> None:
         assert abs(values.count(label) - share * len(values)) <= 1.0
 
 
-def test_a_bundle_of_a_known_seed_is_no_prior_of_a_release(office: Any) -> None:
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+def test_a_bundle_of_a_known_seed_is_no_prior_of_a_release(following: Any) -> None:
+    office = following
     entries = len(office.entries())
     with pytest.raises(ConfigError, match="NOT PUBLISHABLE"):
         office.run()
@@ -155,18 +178,16 @@ FLAWS = {
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_columns_have_to_be_declared_alike(office: Any, flaw: str) -> None:
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+def test_columns_have_to_be_declared_alike(following: Any, flaw: str) -> None:
+    office = following
     old, new, words = FLAWS[flaw]
     office.replace(old, new)
     with pytest.raises(ConfigError, match=words):
         office.run(insecure_seed=2)
 
 
-def test_the_unit_and_the_product_have_to_be_there(office: Any) -> None:
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+def test_the_unit_and_the_product_have_to_be_there(following: Any) -> None:
+    office, first = following, following.first
     release = load(office.config)
     plan = release.plan()
     persons = Privacy.of_units(
@@ -182,9 +203,8 @@ def test_the_unit_and_the_product_have_to_be_there(office: Any) -> None:
     assert product.mechanism.prior.seal == verify_bundle(first)["seal"]
 
 
-def test_a_prior_that_was_changed_is_refused_before_the_charge(office: Any) -> None:
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+def test_a_prior_that_was_changed_is_refused_before_the_charge(following: Any) -> None:
+    office, first = following, following.first
     (first / "data" / "people_tables.csv").write_text("")
     entries = len(office.entries())
     with pytest.raises(BundleVerificationError, match="was changed"):
@@ -192,9 +212,8 @@ def test_a_prior_that_was_changed_is_refused_before_the_charge(office: Any) -> N
     assert len(office.entries()) == entries
 
 
-def test_columns_may_be_fewer_and_in_another_order(office: Any) -> None:
-    first = office.run(insecure_seed=1).bundle
-    after(office, first)
+def test_columns_may_be_fewer_and_in_another_order(following: Any) -> None:
+    office = following
     office.replace("columns: [region, age, pay]", "columns: [pay, region]")
     second = office.run(insecure_seed=2).bundle
     assert "prior" in stated(second)["products"]["people"]
