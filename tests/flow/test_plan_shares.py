@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -29,14 +30,18 @@ budget: {epsilon: 2, delta: 1.0e-6}
 domain:
   region: {type: categorical, categories: [north, south], other: true, missing: true}
   age: {type: integer, lower: 0, upper: 99, width: 20}
-publish: {directory: releases}
+publish: {directory: releases, plots: false}
 """
 
 
-@pytest.fixture
-def opened(agency: Any) -> Any:
+@pytest.fixture(scope="module")
+def opened(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An agency with its ``release`` and ``plan``, whose config nobody changes."""
+    agency = founded(tmp_path_factory.mktemp("opened"))
     agency.text = CONFIG + PRODUCTS
     agency.config.write_text(agency.text, encoding="utf-8")
+    agency.release = load(agency.config)
+    agency.plan = agency.release.plan()
     return agency
 
 
@@ -46,8 +51,7 @@ def test_a_plan_says_what_it_did_with_shares(opened: Any, capsys: Any) -> None:
     assert "shares. Open shares are found so that the mean expected error" in said
     assert said.count(", found") == 4
     assert said.count("a tenth more of the budget") == 4
-    release = load(opened.config)
-    plan = release.plan()
+    release, plan = opened.release, opened.plan
     facts = json.loads(json.dumps(plan_report.plan_facts(release, plan, None)))
     assert facts["open_shares"]["names"] == ["people", "births", "mean", "middle"]
     assert 0.005 <= facts["open_shares"]["gain"] < 1
@@ -59,8 +63,7 @@ def test_a_plan_says_what_it_did_with_shares(opened: Any, capsys: Any) -> None:
 
 
 def test_other_budgets_keep_the_shares_of_the_plan(opened: Any) -> None:
-    release = load(opened.config)
-    plan = release.plan()
+    release, plan = opened.release, opened.plan
     shares = [product.request.share for product in plan.products]
     assert len(set(shares)) > 1
     for offer in offers_of(opened.home, release, plan, lambda text: None):
@@ -70,7 +73,7 @@ def test_other_budgets_keep_the_shares_of_the_plan(opened: Any) -> None:
 
 def test_what_is_charged_follows_from_the_shares_that_were_found(opened: Any) -> None:
     """A bundle states parameters, so it is verified and released again without shares."""
-    plan = load(opened.config).plan()
+    plan = opened.plan
     outcome = opened.run()
     stated = json.loads((outcome.bundle / "privacy.json").read_text())
     assert Decimal(stated["epsilon"]) == plan.epsilon <= 2
@@ -82,12 +85,12 @@ def test_what_is_charged_follows_from_the_shares_that_were_found(opened: Any) ->
         }
 
 
-def test_shares_that_are_written_out_give_the_same_plan(opened: Any) -> None:
-    plan = load(opened.config).plan()
+def test_shares_that_are_written_out_give_the_same_plan(opened: Any, agency: Any) -> None:
+    plan, agency.text = opened.plan, opened.text
     for product in plan.products:
         name, share = product.name, product.request.share
-        opened.replace(f"  {name}: {{", f"  {name}: {{share: {share}, ")
-    again = load(opened.config).plan()
+        agency.replace(f"  {name}: {{", f"  {name}: {{share: {share}, ")
+    again = load(agency.config).plan()
     assert again.division is None
     assert again.describe() == plan.describe()
     assert again.epsilon == plan.epsilon
