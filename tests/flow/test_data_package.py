@@ -54,7 +54,7 @@ domain:
 products:
   people: {{kind: microdata, mechanism: bootstrap, columns: [region, age, pay],
     accept: mostly_noise, title: People, description: Drawn records.}}
-  wide: {{kind: microdata, mechanism: marginals, accept: mostly_independent,
+  wide: {{kind: microdata, mechanism: marginals, accept: mostly_independent, copies: 2,
     columns: [region, age, pay, born, employed, grade]}}
   noisy: {{kind: microdata, mechanism: laplace, columns: [born, employed], accept: mostly_noise}}
   ages_counts: {{kind: table, mechanism: laplace, columns: [age], accept: mostly_noise,

@@ -145,9 +145,9 @@ def test_a_release_within_a_budget_of_rho(opened: Any) -> None:
         ),
         (
             "mechanism: gaussian, columns: [pay]",
-            "mechanism: bootstrap, pseudocount: 40, records: 1000000, columns: [pay]",
+            "mechanism: bootstrap, pseudocount: 40, records: 100000, columns: [pay]",
             InfeasibleBudgetError,
-            "1000000 records at pseudocount 40 pass the budget",
+            "100000 records at pseudocount 40 pass the budget",
         ),
         (
             "pay: {type: numeric, lower: 0, upper: 100, bins: 5, missing: true}",
