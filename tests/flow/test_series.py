@@ -10,6 +10,7 @@ import pytest
 from bad_input import N
 from cuts import cut_off_at
 from monthly import Office
+from victims import InProcess
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
@@ -371,7 +372,10 @@ def test_a_test_with_a_known_seed_releases_no_period(office: Office) -> None:
     assert office.release_due()[0] == ["2026-01"]
 
 
-def test_the_commands(office: Office, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(
+    office: Office, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
     office.deliver("2026-01", "2026-03")
     config, home = office.agency.config, office.agency.home.root
     assert validate(config).facts()["valid"]
