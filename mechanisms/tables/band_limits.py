@@ -150,6 +150,7 @@ LEFT_OUT = 1e-3
 """Share of a limit's probability that stands for what is beyond the last node."""
 
 _ROUNDS = 14
+_AT_ONCE = 4096  # numbers of a table of chances
 
 
 class Exceeding(Protocol):
@@ -163,10 +164,15 @@ def binomial_at_least(k: Floats, n: int, p: Floats) -> Floats:
     """P(Binomial(n, p) >= k) for integers k of any size, float64 of their common shape."""
     from scipy.special import betainc
 
-    inside = np.clip(k, 1, n)
-    return np.asarray(
-        np.where(k <= 0, 1.0, np.where(k > n, 0.0, betainc(inside, n - inside + 1, p)))
-    )
+    inside = np.minimum(np.maximum(k, 1), n)
+    found = np.asarray(betainc(inside, n - inside + 1, p))
+    return np.where(k <= 0, 1.0, np.where(k > n, 0.0, found))
+
+
+def _blocks(n: int, width: int) -> list[slice]:
+    """Some of n rows of a table at a time, so many that calls of NumPy are few and it is small."""
+    rows = max(1, _AT_ONCE // max(width, 1))
+    return [slice(first, first + rows) for first in range(0, n, rows)]
 
 
 def place_limits(law: Exceeding, y: Floats, whole: float, near: Floats, alpha: float) -> Limits:
@@ -433,8 +439,10 @@ class NoisyCells:
         above[-2] = 0.0  # beyond: left out below
         masses = -np.diff(np.append(1.0, above[:-1]))
         chance = np.zeros(len(p))
-        for edge, mass in zip(edges.tolist(), masses.tolist(), strict=True):
-            chance += mass * binomial_at_least(y - edge, self.n_records, p)
+        for some in _blocks(len(edges), len(p)):
+            reached = binomial_at_least(y - edges[some, None], self.n_records, p)
+            for mass, above in zip(masses[some].tolist(), reached, strict=True):
+                chance += mass * above
         return chance + LEFT_OUT * alpha
 
     def centre(self, y: Floats) -> Floats:
@@ -487,12 +495,16 @@ class DrawnCells:
         )
         sd = np.sqrt(n * p * (1 - p))
         chance, left = np.zeros(len(p)), np.ones(len(p))
-        for place in np.linspace(-_DEVIATIONS, _DEVIATIONS, 10 * _NODES):
-            edge = np.clip(np.floor(n * p + place * sd + (place + 6) * (place > 0)), 0, n)
-            above = binomial_at_least(edge + 1, n, p)
-            share = np.minimum((edge + k) / self.total, 1.0)
-            chance += np.maximum(left - above, 0) * binomial_at_least(y, self.draws, share)
-            left = np.minimum(left, above)
+        places = np.linspace(-_DEVIATIONS, _DEVIATIONS, 10 * _NODES)
+        for some in _blocks(len(places), len(p)):
+            place = places[some, None]
+            edges = np.clip(np.floor(n * p + place * sd + (place + 6) * (place > 0)), 0, n)
+            shares = np.minimum((edges + k) / self.total, 1.0)
+            passed = binomial_at_least(edges + 1, n, p)
+            reached = binomial_at_least(y, self.draws, shares)
+            for above, chances in zip(passed, reached, strict=True):
+                chance += np.maximum(left - above, 0) * chances
+                left = np.minimum(left, above)
         return chance + left
 
     def centre(self, y: Floats) -> Floats:
@@ -528,11 +540,12 @@ class NoisySums:
 
         reach = -float(ndtri(LEFT_OUT * alpha)) + 1 / _NODES
         chance, left = np.zeros(len(y)), np.ones(len(y))
-        for place in np.arange(-reach, reach, 1 / _NODES):
-            edge = place * self.sds
-            above = ndtr((np.where(edge - 0.5 >= self.sds, 0.5, 1.0) - edge) / self.sds)
-            chance += np.maximum(left - above, 0) * binomial_at_least(
-                np.ceil(y - edge), self.n_records, p
-            )
-            left = np.minimum(left, above)
+        places = np.arange(-reach, reach, 1 / _NODES)
+        for some in _blocks(len(places), len(y)):
+            edges = places[some, None] * self.sds
+            passed = ndtr((np.where(edges - 0.5 >= self.sds, 0.5, 1.0) - edges) / self.sds)
+            reached = binomial_at_least(np.ceil(y - edges), self.n_records, p)
+            for above, chances in zip(passed, reached, strict=True):
+                chance += np.maximum(left - above, 0) * chances
+                left = np.minimum(left, above)
         return chance + left
