@@ -140,7 +140,7 @@ class CopiedAnalyses(Analyses):
         """bool[n]: which records have one of the codes in every column named."""
         among = np.ones(len(own), dtype=np.bool_)
         for name, codes in where.items():
-            among &= np.isin(self._codes(own, name), list(codes))
+            among &= _one_of(self._codes(own, name), codes)
         return among
 
     def _every_number(self, own: Copy, name: str, where: Kept) -> Floats:
@@ -153,7 +153,7 @@ class CopiedAnalyses(Analyses):
         """1 for each record with one of the codes, 0 for others, NaN of those that do not count."""
         column = self._codes(own, name)
         there = self._among(own, where) & ~self.domain[name].is_missing(column)
-        return np.where(there, np.isin(column, list(codes)), np.nan)
+        return np.where(there, _one_of(column, codes), np.nan)
 
     def _sum_of(self, own: Copy, values: Floats) -> tuple[float, float]:
         parts = values if own.weights is None else own.weights * values
@@ -185,6 +185,14 @@ class CopiedAnalyses(Analyses):
         return Interval(
             made.estimate, made.standard_error, lower, upper, made.p_value, "Rubin", sampling
         )
+
+
+def _one_of(column: NDArray[np.int64], codes: Collection[int]) -> Flags:
+    """bool[n]: where the column has one of the codes; of a single one, by far the quicker way."""
+    if len(codes) == 1:
+        (code,) = codes
+        return np.asarray(column == code)
+    return np.isin(column, list(codes))
 
 
 class _Linearised(NamedTuple):

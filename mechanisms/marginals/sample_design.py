@@ -54,7 +54,8 @@ class SampleDesign:
     def variance(self, parts: Floats) -> Floats:
         """Of the sums of parts float64[n] or float64[n, k] over the records, float64[] or [k]."""
         n = len(parts)
-        strata = _numbered(np.zeros(n, dtype=np.int64) if self.strata is None else self.strata)
+        of_one = np.zeros(n, dtype=np.int64)
+        strata = of_one if self.strata is None else _numbered(self.strata)
         drawn = strata
         if (np.bincount(strata) == 1).any():
             drawn = _numbered(np.array(collapsed(strata.tolist())))

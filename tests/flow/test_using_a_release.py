@@ -338,7 +338,7 @@ def test_questions_are_answered_on_copies(bundle: Path, capsys: pytest.CaptureFi
     words = ("--mean", "educ", "--where", "happy=very happy", "--where", "female=1", "--copies")
     facts = json.loads(run(capsys, "query", str(bundle), *words, "--population", "--json"))
     assert facts["cells"][0]["estimate"] == made.value
-    counts = release.on_copies.table("region", "educ", "happy").frame()
+    counts = release.on_copies.table("region", "female", "happy").frame()
     assert counts["estimate"].sum() == pytest.approx(17_137)
     missing = release.on_copies.table("educ").frame().set_index("educ")["estimate"]["missing"]
     assert missing == pytest.approx(release.copies()["educ"].isna().sum() / 10)
