@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ products:
 VISITS = "visits,count\n0,100\n1,150\n2,150\n"
 
 
-@pytest.fixture
-def known(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     """The agency with totals of one column and of a pair, in files."""
     column = "  visits: {type: integer, lower: 0, upper: 3}\n"
     agency.replace_products(column + PRODUCTS)
@@ -43,8 +43,21 @@ def known(agency: Any) -> Any:
     return agency
 
 
-def test_known_totals_are_met_and_published_and_not_drawn(known: Any) -> None:
-    bundle = known.run().bundle
+@pytest.fixture
+def known(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, which tests only read."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.bundle = agency.run().bundle
+    return agency
+
+
+def test_known_totals_are_met_and_published_and_not_drawn(pressed: Any) -> None:
+    bundle = pressed.bundle
     verify_bundle(bundle)
     rows = pq.read_table(bundle / "data" / "wide.parquet").to_pylist()
     assert Counter(row["visits"] for row in rows) == {0: 100, 1: 150, 2: 150}
@@ -67,13 +80,13 @@ def test_known_totals_are_met_and_published_and_not_drawn(known: Any) -> None:
     assert [cell["standard_error"] for cell in cells] == pytest.approx([0] * 4, abs=1e-6)
 
 
-def test_the_bundles_config_is_complete_without_the_files(known: Any, tmp_path: Path) -> None:
-    bundle = known.run().bundle
+def test_the_bundles_config_is_complete_without_the_files(pressed: Any, tmp_path: Path) -> None:
+    bundle = pressed.bundle
     alone = tmp_path / "alone" / "config.yaml"
     alone.parent.mkdir()
     alone.write_text((bundle / "config.yaml").read_text())
     assert ".csv" not in alone.read_text().split("publish:")[0]
-    written, inline = load(known.config), load(alone)
+    written, inline = load(pressed.config), load(alone)
     assert inline.text == alone.read_text() == written.text
     assert inline.sha256 == verify_bundle(bundle)["config_sha256"]
     mechanisms = [each.plan().products[0].mechanism for each in (written, inline)]

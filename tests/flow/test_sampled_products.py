@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -40,17 +41,29 @@ products:
 ESTIMATES = ["estimate", "standard_error", "projected"]
 
 
-@pytest.fixture
-def sampled(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     """The agency with a config of these products alone."""
     agency.replace_products(PRODUCTS)
     agency.replace("delta: 1.0e-6", "delta: 0")
     return agency
 
 
-def test_every_mechanism_serves_its_product(sampled: Any) -> None:
-    plan = load(sampled.config).plan()
-    bundle = sampled.run().bundle
+@pytest.fixture
+def sampled(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, which tests only read."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.bundle = agency.run().bundle
+    return agency
+
+
+def test_every_mechanism_serves_its_product(pressed: Any) -> None:
+    plan = load(pressed.config).plan()
+    bundle = pressed.bundle
     verify_bundle(bundle)
     stated = json.loads((bundle / "privacy.json").read_text())
     assert stated["delta"] == "0"
@@ -80,11 +93,11 @@ def test_every_mechanism_serves_its_product(sampled: Any) -> None:
         assert loss.delta(float(Decimal(described["epsilon"]))).upper == 0
         assert Decimal(described["epsilon"]) <= Decimal("0.2")
         assert described["unbiased"] is (product.request.name == "people")
-    assert verify_ledger(sampled.home).entries == 5
+    assert verify_ledger(pressed.home).entries == 5
 
 
-def test_a_bias_is_said_wherever_the_estimates_are(sampled: Any) -> None:
-    bundle = sampled.run().bundle
+def test_a_bias_is_said_wherever_the_estimates_are(pressed: Any) -> None:
+    bundle = pressed.bundle
     lines = (bundle / "README.md").read_text().splitlines()
     advice = {line.split("`")[1]: line for line in lines if line.startswith("- `")}
     resources = json.loads((bundle / "datapackage.json").read_text())["resources"]
@@ -97,7 +110,7 @@ def test_a_bias_is_said_wherever_the_estimates_are(sampled: Any) -> None:
             assert ("bias" in texts["standard_error"]) is biased
             assert (" bias " in advice[name.split("_")[0]]) is biased
     assert "estimate is 0." in advice["ages"]
-    product = next(p for p in load(sampled.config).plan().products if p.request.name == "people")
+    product = next(p for p in load(pressed.config).plan().products if p.request.name == "people")
     absent = float(product.mechanism.pseudocount)
     assert f"estimate is minus {absent:,.4g}." in advice["people"]
 
@@ -204,8 +217,8 @@ def test_other_budgets_are_divided_too(sampled: Any, old: str, new: str) -> None
         assert plan.added >= alone.added * Decimal("0.99")  # composing never takes away
 
 
-def test_what_is_refined_is_not_called_better_than_it_is(sampled: Any, tmp_path: Path) -> None:
-    bundle = sampled.run().bundle
+def test_what_is_refined_is_not_called_better_than_it_is(pressed: Any, tmp_path: Path) -> None:
+    bundle = pressed.bundle
     facts = refine(bundle, tmp_path / "alone", Options())
     assert facts["without_counts"] == []
     for name in ("ages", "regions", "births", "pays", "people"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -27,16 +28,28 @@ products:
 """
 
 
-@pytest.fixture
-def tables(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     """The agency with a config of tables alone."""
     agency.replace_products(TABLES)
     return agency
 
 
-def test_every_mechanism_serves_its_table(tables: Any) -> None:
-    plan = load(tables.config).plan()
-    bundle = tables.run().bundle
+@pytest.fixture
+def tables(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, which tests only read."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.bundle = agency.run().bundle
+    return agency
+
+
+def test_every_mechanism_serves_its_table(pressed: Any) -> None:
+    plan = load(pressed.config).plan()
+    bundle = pressed.bundle
     verify_bundle(bundle)
     stated = json.loads((bundle / "privacy.json").read_text())["products"]
     for product in plan.products:
@@ -66,13 +79,13 @@ def test_every_mechanism_serves_its_table(tables: Any) -> None:
     fields = {f["name"]: f for f in package["resources"][0]["schema"]["fields"]}
     assert fields["raw"]["type"] == "integer"
     assert "intervals" in fields["projected"]["description"]
-    assert verify_ledger(tables.home).entries == 5
+    assert verify_ledger(pressed.home).entries == 5
 
 
-def test_the_true_counts_are_within_the_noise(tables: Any) -> None:
-    bundle = tables.run().bundle
+def test_the_true_counts_are_within_the_noise(pressed: Any) -> None:
+    bundle = pressed.bundle
     rows = pq.read_table(bundle / "data" / "births.parquet").to_pylist()
-    source = pq.read_table(tables.source)["born"].to_pylist()
+    source = pq.read_table(pressed.source)["born"].to_pylist()
     for row in rows:
         truth = source.count(row["born"])
         assert abs(row["estimate"] - truth) < 8 * row["standard_error"]

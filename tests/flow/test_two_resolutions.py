@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +33,30 @@ FIGURES = ["raw", "raw_block", "estimate", "standard_error", "projected"]
 BOTH = ("births", "people")
 
 
-@pytest.fixture
-def blocked(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     """The agency with a config of these products."""
     agency.replace_products(PRODUCTS)
     return agency
 
 
-def test_from_the_config_to_the_bundle_and_back(blocked: Any, tmp_path: Path) -> None:
-    plan = load(blocked.config).plan()
-    bundle = blocked.run(insecure_seed=11).bundle
+@pytest.fixture
+def blocked(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, which tests only read."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.bundle = agency.run(insecure_seed=11).bundle
+    return agency
+
+
+def test_from_the_config_to_the_bundle_and_back(pressed: Any, tmp_path: Path) -> None:
+    plan = load(pressed.config).plan()
+    bundle = pressed.bundle
     verify_bundle(bundle)
-    assert verify_ledger(blocked.home).entries == 5
+    assert verify_ledger(pressed.home).entries == 5
     published = open_bundle(bundle)
     for product in plan.products[:2]:
         name, mechanism = product.request.name, product.mechanism
@@ -71,9 +85,9 @@ def test_from_the_config_to_the_bundle_and_back(blocked: Any, tmp_path: Path) ->
 
 
 def test_refining_keeps_the_table_and_pools_no_correlated_cells(
-    blocked: Any, tmp_path: Path
+    pressed: Any, tmp_path: Path
 ) -> None:
-    bundle = blocked.run().bundle
+    bundle = pressed.bundle
     refine(bundle, tmp_path / "refined", Options(integers=True))
     for name in BOTH:
         refined, was = (
@@ -89,8 +103,8 @@ def test_refining_keeps_the_table_and_pools_no_correlated_cells(
     refine(bundle, tmp_path / "pooled", Options(consistent=True, products=("ages",)))
 
 
-def test_a_resealed_bundle_whose_blocks_disagree_is_refused(blocked: Any, tmp_path: Path) -> None:
-    bundle = blocked.run().bundle
+def test_a_resealed_bundle_whose_blocks_disagree_is_refused(pressed: Any, tmp_path: Path) -> None:
+    bundle = shutil.copytree(pressed.bundle, tmp_path / "resealed")
     for path in (bundle / "data").glob("births.*"):
         if path.suffix == ".parquet":
             table = pq.read_table(path)

@@ -38,8 +38,7 @@ products:
 """
 
 
-@pytest.fixture
-def units(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     """The agency with a unit column, structural zeros that hold, and every mechanism."""
     agency.replace_products(ZEROS + PRODUCTS)
     count_persons(agency)
@@ -47,11 +46,24 @@ def units(agency: Any) -> Any:
     return agency
 
 
-def test_a_release_of_units(units: Any) -> None:
-    outcome = units.run()
-    bundle, plan = outcome.bundle, load(units.config).plan()
+@pytest.fixture
+def units(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, which tests only read."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.bundle = agency.run().bundle
+    return agency
+
+
+def test_a_release_of_units(pressed: Any) -> None:
+    bundle = pressed.bundle
+    plan = load(pressed.config).plan()
     verify_bundle(bundle)
-    assert verify_ledger(units.home).entries == 6  # two registered, look, charge, draw, publish
+    assert verify_ledger(pressed.home).entries == 6  # two registered, look, charge, draw, publish
     stated = json.loads((bundle / "privacy.json").read_text())
     assert stated["unit"] == "column person"
     assert "all records of one `person`, of which at most 3" in stated["unit_in_words"]
@@ -73,8 +85,8 @@ def test_a_release_of_units(units: Any) -> None:
         assert mechanism.loss(**(frame | {"unit_records": 4})).delta(epsilon).upper > delta
 
 
-def test_what_is_published_is_possible_and_not_padded(units: Any) -> None:
-    bundle = units.run().bundle
+def test_what_is_published_is_possible_and_not_padded(pressed: Any) -> None:
+    bundle = pressed.bundle
     for form in ("parquet", "csv"):
         path = bundle / "data" / f"people.{form}"
         people = pq.read_table(path) if form == "parquet" else pyarrow.csv.read_csv(path)
@@ -88,7 +100,7 @@ def test_what_is_published_is_possible_and_not_padded(units: Any) -> None:
     assert all(not (float(r["age"]) < 20 and r["pay"] and float(r["pay"]) > 60) for r in ages)
     # 160 persons keep 60 x 3 + 100 records; the absent cell holds the rest of the 480.
     projected = sum(float(row["projected"]) for row in ages)
-    mechanism = load(units.config).plan().products[1].mechanism
+    mechanism = load(pressed.config).plan().products[1].mechanism
     assert abs(projected - 280) < 12 * mechanism.sd * np.sqrt(57)
     assert projected < 479
     sums = [sum(float(r["projected"]) for r in pq.read_table(f).to_pylist())
@@ -168,9 +180,8 @@ def test_a_source_that_is_not_as_declared_stops_the_run_before_the_charge(
     assert caught.value.__context__ is None
 
 
-def test_the_charge_holds_what_recomputes_it(units: Any) -> None:
-    units.run()
-    charge = next(entry for entry in units.entries() if entry.kind == "charge")
+def test_the_charge_holds_what_recomputes_it(pressed: Any) -> None:
+    charge = next(entry for entry in pressed.entries() if entry.kind == "charge")
     for described in charge.body["mechanisms"]:
         assert described["unit_records"] == charge.body["unit_records"] == 3
         assert described["n_records"] == charge.body["n_records"] == 480

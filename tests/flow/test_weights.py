@@ -36,8 +36,7 @@ REGION = "region,count\nnorth,2000\nsouth,1500\nother,100\n,400\n"
 VISITS = "visits,count\n0,1000\n1,1000\n2,1500\n3,500\n"
 
 
-@pytest.fixture
-def weighted(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     """The agency with weights and public totals, in files, at a budget that leaves every cell."""
     column = "  visits: {type: integer, lower: 0, upper: 3}\n"
     agency.replace_products(column + WEIGHTED)
@@ -53,8 +52,21 @@ def weighted(agency: Any) -> Any:
     return agency
 
 
-def test_records_have_weights_that_add_up_to_public_totals(weighted: Any) -> None:
-    bundle = weighted.run().bundle
+@pytest.fixture
+def weighted(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, which tests only read."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.bundle = agency.run().bundle
+    return agency
+
+
+def test_records_have_weights_that_add_up_to_public_totals(pressed: Any) -> None:
+    bundle = pressed.bundle
     release = statpress.open(bundle)
     for frame in (release.microdata(), *(own for _, own in release.copies().groupby("copy"))):
         regions = frame.assign(region=frame["region"].astype(object).fillna(""))
@@ -85,22 +97,22 @@ def test_records_have_weights_that_add_up_to_public_totals(weighted: Any) -> Non
         assert "taken as given" in (bundle / page).read_text()
 
 
-def test_the_bundles_config_has_the_totals(weighted: Any, tmp_path: Path) -> None:
-    bundle = weighted.run().bundle
+def test_the_bundles_config_has_the_totals(pressed: Any, tmp_path: Path) -> None:
+    bundle = pressed.bundle
     alone = tmp_path / "alone" / "config.yaml"
     alone.parent.mkdir()
     alone.write_text((bundle / "config.yaml").read_text())
-    written, inline = load(weighted.config), load(alone)
+    written, inline = load(pressed.config), load(alone)
     assert ".csv" not in inline.text.split("publish:")[0]
     assert inline.text == written.text
     weights = [each.plan().products[0].mechanism.weight for each in (written, inline)]
     assert weights[0] == weights[1] is not None
 
 
-def test_an_analyst_asks_for_weighted_figures(weighted: Any) -> None:
-    bundle = weighted.run().bundle
+def test_an_analyst_asks_for_weighted_figures(pressed: Any) -> None:
+    bundle = pressed.bundle
     release = statpress.open(bundle)
-    table = pq.read_table(weighted.source).to_pandas()
+    table = pq.read_table(pressed.source).to_pandas()
     classes = np.array([2.5, 7.5, 15.0, 35.0])[np.digitize(table["wgt"], [5, 10, 20])]
     found = release.mean("visits", weight=True, confidence=1 - 1e-9)  # the noise has no seed
     assert found.frame()["lower"][0] < np.average(table["visits"], weights=classes)
@@ -130,9 +142,9 @@ def test_unweighted_releases_have_no_weighted_figures(agency: Any) -> None:
         release.mean("pay", weight=True)
 
 
-def test_stata_and_spss_have_the_weight(weighted: Any) -> None:
+def test_stata_and_spss_have_the_weight(pressed: Any) -> None:
     pyreadstat = needed("pyreadstat")
-    bundle = weighted.run().bundle
+    bundle = pressed.bundle
     csv = statpress.open(bundle).microdata()
     for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
         frame, meta = read(bundle / "data" / f"wide.{suffix}")
