@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ REGION = RECORDS.integers(0, 3, N)
 PAY = np.clip(20 + 0.4 * AGE + 10 * (REGION == 1) + RECORDS.normal(0, 10, N), 0, 99)
 
 
-@pytest.fixture
-def regressing(agency: Any) -> Any:
+def opened(agency: Any) -> Any:
     first, _, rest = agency.text.partition("  people:")
     publish = "curator: {report: true}\npublish:" + rest.partition("publish:")[2]
     agency.replace(agency.text, first + PRODUCT + publish)
@@ -40,7 +40,6 @@ def regressing(agency: Any) -> Any:
     agency.replace("other: true, missing: true", "missing: true")
     agency.replace("dataset: testdata", "dataset: models")
     agency.replace("epsilon: 1.0", "epsilon: 60")
-    agency.replace("plots: false", "plots: true")
     agency.register(dataset="models", epsilon="1000")
     table = pq.read_table(agency.source)
     names = ["north", "south", None]
@@ -51,6 +50,20 @@ def regressing(agency: Any) -> Any:
     return agency
 
 
+@pytest.fixture
+def regressing(agency: Any) -> Any:
+    return opened(agency)
+
+
+@pytest.fixture(scope="module")
+def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same with a release, as ``bundle``, whose report has pictures; nobody changes it."""
+    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
+    agency.replace("plots: false", "plots: true")
+    agency.bundle = agency.run().bundle
+    return agency
+
+
 def least_squares() -> np.ndarray:
     """Of the records that have a region, by the middles of cells of pay."""
     there = REGION < 2
@@ -58,11 +71,11 @@ def least_squares() -> np.ndarray:
     return np.linalg.lstsq(x[there], np.floor(PAY[there]) + 0.5, rcond=None)[0]
 
 
-def test_a_release_has_the_coefficients(regressing: Any) -> None:
-    outcome = regressing.run()
-    check_bundle(regressing.home, outcome.bundle, verify_bundle(outcome.bundle))
-    verify_ledger(regressing.home)
-    rows = pq.read_table(outcome.bundle / "data" / "model.parquet").to_pylist()
+def test_a_release_has_the_coefficients(pressed: Any) -> None:
+    bundle = pressed.bundle
+    check_bundle(pressed.home, bundle, verify_bundle(bundle))
+    verify_ledger(pressed.home)
+    rows = pq.read_table(bundle / "data" / "model.parquet").to_pylist()
     assert [row["quantity"].split(" in the ")[0] for row in rows] == [
         "intercept of the regression of pay on age and region",
         "coefficient of age",
@@ -73,14 +86,14 @@ def test_a_release_has_the_coefficients(regressing: Any) -> None:
         assert abs(row["estimate"] - value) < 5 * row["standard_error"]
         assert row["lower"] < value < row["upper"]
         assert (row["method"], row["inference"]) == ("regression_moments", "one variance")
-    report = (outcome.bundle / "report.html").read_text()
+    report = (bundle / "report.html").read_text()
     assert "if residuals have one variance" in " ".join(report.split())
-    assert "one variance" in (outcome.bundle / "README.md").read_text()
-    (page,) = (regressing.home.root / "curator").glob("*.html")
+    assert "one variance" in (bundle / "README.md").read_text()
+    (page,) = (pressed.home.root / "curator").glob("*.html")
     curator = " ".join(page.read_text().split())
     for value in true:
         assert measured(value) in curator
-    stated = json.loads((outcome.bundle / "privacy.json").read_text())["products"]["model"]
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]["model"]
     assert stated["columns"] == ["pay", "age", "region"]
 
 
@@ -116,13 +129,13 @@ def test_each_unit_counts_one_where_the_config_says_so(regressing: Any) -> None:
 
 
 def test_it_is_rehearsed_and_released_again(
-    regressing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pressed: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = regressing.run().bundle
-    app(["rerelease", str(bundle), "--reprint", "--home", str(regressing.home.root)],
+    bundle = pressed.bundle
+    app(["rerelease", str(bundle), "--reprint", "--home", str(pressed.home.root)],
         result_action="return_value")  # fmt: skip
     capsys.readouterr()
-    again = [path for path in regressing.releases.iterdir() if path != bundle]
+    again = [path for path in pressed.releases.iterdir() if path != bundle]
     rows = [pq.read_table(path / "data" / "model.parquet") for path in (bundle, *again)]
     assert len(rows) == 2 and rows[0].equals(rows[1])
 
