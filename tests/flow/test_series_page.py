@@ -42,12 +42,12 @@ LATE = "2026-05"
 PRODUCTS = """\
 products:
   people: {accept: [mostly_noise, mostly_independent], kind: microdata, mechanism: marginals,
-    columns: [region, pay], share: 0.4}
+    columns: [region, pay], copies: 2, share: 0.4}
   regions: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [region, grown],
     share: 0.4, title: Regions by age}
   income: {accept: mostly_noise, kind: estimate, statistic: mean, columns: [pay], share: 0.2,
     title: Income}
-publish: {directory: releases, formats: [csv], sdmx: true}
+publish: {directory: releases, plots: false, formats: [csv], sdmx: true}
 """
 
 
@@ -65,7 +65,7 @@ def describe(agency: Any) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) -> Iterator[Office]:
-    """A series with a gap and a changed definition."""
+    """A series with a gap and a changed definition; its last release draws the page's pictures."""
     with pytest.MonkeyPatch.context() as patch:
         agency = founded(tmp_path_factory.mktemp("series"))
         office = Office(agency, patch).on("2026-12-11")
@@ -76,6 +76,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) 
         for month in MONTHS:
             if month == LATE:
                 agency.replace("[north, south]", "[north, south, east]")
+                agency.replace("plots: false, ", "")
             office.release(month)
         yield office
 
