@@ -20,6 +20,7 @@ from statpress.mechanisms.errors import AuditError, ConfigError, OutputNotWritab
 from statpress.mechanisms.marginals.measurement import references
 from statpress.mechanisms.sampling.randomness import NoNoise
 from statpress.mechanisms.tables.perturbed import GaussianTable
+from statpress.tasks.release import audit as audits
 from statpress.tasks.release.audit import _counted, audit
 from statpress.tasks.release.entropy import generator_of_made_up
 from statpress.tasks.release.made_up import Neighbours
@@ -40,6 +41,7 @@ domain:
 publish: {{directory: releases}}
 """
 RECORDS = "unit: record, n_records: 400"
+MARGINALS = "{kind: microdata, mechanism: marginals, columns: [region, pay, born]}"
 
 
 @pytest.fixture
@@ -121,23 +123,25 @@ def test_a_mechanism_with_half_its_noise_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("product", "runs"),
+    ("product", "runs", "blind"),
     [
-        ("{kind: table, mechanism: laplace, columns: [age]}", 300),
-        ("{kind: table, mechanism: bootstrap, columns: [age]}", 300),
-        ("{kind: microdata, mechanism: marginals, columns: [region, pay, born]}", 100),
+        ("{kind: table, mechanism: laplace, columns: [age]}", 300, 300),
+        ("{kind: table, mechanism: bootstrap, columns: [age]}", 300, 300),
+        (MARGINALS, 100, 20),
+        pytest.param(MARGINALS, 100, 100, marks=pytest.mark.benchmark_full),
     ],
 )
 def test_twins_of_other_mechanisms_are_caught_and_they_are_not(
-    folder: Path, product: str, runs: int
+    folder: Path, monkeypatch: pytest.MonkeyPatch, product: str, runs: int, blind: int
 ) -> None:
+    monkeypatch.setattr(audits, "_BLIND_RUNS", blind)  # records by marginals take long to make
     order = planned(folder, f"it: {product}")
     (found,) = audit(
         order.release, order.plan, runs=runs, announce=lambda text: None, insecure_seed=8
     )
     assert found.caught
     assert not found.contradicted
-    assert found.blind is not None
+    assert found.blind is not None and found.blind_runs == blind
 
 
 @pytest.mark.parametrize(
