@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,6 +63,52 @@ def forked_engine(
     return _in_fork(ENGINE, (run_id,), cwd, {**environment, "PREFECT__FLOW_RUN_ID": run_id})
 
 
+def printed_in_fork(
+    function: Callable[..., object], *arguments: object, seconds: float = 900.0
+) -> str:
+    """What a function prints in a fork of this process, where it must succeed in so many seconds.
+
+    What it changes there is gone with the fork, whose own forks have everything imported.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        child = os.fork()
+        if child == 0:
+            _call(function, arguments, Path(folder))
+        until = time.monotonic() + seconds
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > until:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.01)
+        said = _said((function.__name__,), os.waitstatus_to_exitcode(ended[1]), Path(folder))
+    assert said.returncode == 0, said
+    return said.stdout
+
+
+def _call(function: Callable[..., object], arguments: tuple[object, ...], folder: Path) -> Never:
+    """Call a function in this process, and end."""
+    code = 1
+    try:
+        _speak_into(folder)
+        function(*arguments)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _speak_into(folder: Path) -> None:
+    """Have what this process says go to files of a folder."""
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    # A fork of a fork drops the first's, which must not close what the second writes to.
+    sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
+
+
 def _in_fork(
     program: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
@@ -89,12 +137,7 @@ def _become(
     """Do in this process what the console script does, and end."""
     code: object = 1
     try:
-        for number, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY), number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115
-        # A fork of a fork drops the first's, which must not close what the second writes to.
-        sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
+        _speak_into(folder)
         os.environ.clear()
         os.environ |= environment
         os.chdir(cwd)

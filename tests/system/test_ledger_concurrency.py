@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from typing import Any
 import census_ledger
 import pytest
 from census_ledger import TERMS
+from command_forks import printed_in_fork
 from sqlalchemy import Connection, Engine, create_engine, event
 
 import statpress.tasks.ledger.ledger
@@ -35,8 +34,7 @@ from statpress.tasks.ledger.ledger_table import append
 
 pytestmark = pytest.mark.system
 
-ROOT = Path(__file__).parents[2]
-WORKERS, ATTEMPTS = 16, 20
+WORKERS, ATTEMPTS = 8, 20
 AMOUNTS = ("0.01", "0.001000000000000000000000000001")
 SHARE = Fraction(6, 10)  # of all that is asked for, the limit covers so much
 TIMEOUT = 900
@@ -55,7 +53,7 @@ def charge(ledger: Ledger, run_id: str, epsilon: str, period: str | None = None)
     return found
 
 
-# What the processes do; the parent of them all has everything imported, and forks.
+# What the processes do; the parent of them all is a fork of this process, and forks.
 
 
 def work(location: str, worker: int, attempts: int, limit: str, spoil: str) -> dict[str, Any]:
@@ -235,20 +233,10 @@ def run_race(
 ) -> tuple[list[dict[str, Any]], float]:
     """The reports of all workers, and the seconds from the start to the last of them."""
     arguments = (str(folder), location, workers, attempts, limit_for(workers, attempts), spoil)
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
-    done = subprocess.run(
-        [sys.executable, "-c", f"from test_ledger_concurrency import race; race(*{arguments!r})"],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,  # a race that hangs fails here
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    seconds = json.loads(printed_in_fork(race, *arguments, seconds=TIMEOUT))  # if it hangs: fails
     files = [folder / f"report-{worker}.json" for worker in range(workers)]
     reports = [json.loads(file.read_text()) if file.exists() else {} for file in files]
-    return reports, json.loads(done.stdout)
+    return reports, seconds
 
 
 def flaws(reports: list[dict[str, Any]], ledger: Ledger, attempts: int) -> list[str]:
@@ -351,19 +339,7 @@ def test_processes_at_once_never_overspend_on_one_person_of_a_panel(
     """Of any two of six months; a ledger that charges what it checked before is caught."""
     with Ledger.open(location) as ledger:
         ledger.register(dataset="census", epsilon="1", delta="0.5", design="any 2", **TERMS)
-    arguments = (location, 8, 20, spoil)
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
-    code = f"from test_ledger_concurrency import race_on_a_panel; race_on_a_panel(*{arguments!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed_in_fork(race_on_a_panel, location, 8, 20, spoil, seconds=TIMEOUT)
     with Ledger.open(location, create=False) as ledger:
         charges = [entry.body for entry in ledger.entries() if entry.kind == "charge"]
         sums = dict.fromkeys(MONTHS, Fraction(0))

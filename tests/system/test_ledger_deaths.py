@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import census_ledger
 import pytest
 from census_ledger import TERMS
+from command_forks import printed_in_fork
 from postgres import Server, run
 from sqlalchemy import Engine, Pool, event
 from sqlalchemy.engine.default import DefaultDialect
@@ -24,8 +23,6 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
-
-ROOT = Path(__file__).parents[2]
 
 
 def charge(ledger: Ledger, run_id: str, epsilon: str = "0.01") -> Entry:
@@ -168,9 +165,9 @@ def chosen(steps: list[str], every: bool) -> list[int]:
     return found
 
 
-def deaths_at_steps(location: str, every: bool) -> None:
+def deaths_at_steps(location: str, every: bool, scratch: Path) -> None:
     """Print what was left after a whole life, and then after the death at each of its steps."""
-    checkpoint(Ledger.open(Path(tempfile.mkdtemp(dir=os.environ["SCRATCH"])) / "warm.db"))
+    checkpoint(Ledger.open(Path(tempfile.mkdtemp(dir=scratch)) / "warm.db"))
     before: set[tuple[str, ...]] = set()
     steps = [0]
     for step in steps:
@@ -235,19 +232,8 @@ def deaths(
         location = str(folder / "ledger.db")
     else:
         location = request.getfixturevalue("postgres_server").database()
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
-    code = f"from test_ledger_deaths import *; deaths_at_steps({location!r}, {every})"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path, "SCRATCH": str(folder)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    told = printed_in_fork(deaths_at_steps, location, every, folder)
+    return [json.loads(line) for line in told.splitlines()]
 
 
 def test_the_deaths_cover_every_statement(deaths: list[dict[str, Any]]) -> None:

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pressing_ready  # noqa: F401  (what each fork would have to import)
 import toys
 import victims
-import victims_ready  # noqa: F401  (what each fork would have to import)
 
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.ledger_check import verify_ledger
