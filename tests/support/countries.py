@@ -8,12 +8,13 @@ import numpy as np
 def country(side: int, seed: int, points: int = 12) -> dict[str, list[list[tuple[float, float]]]]:
     """Places of a square grid whose common borders wind, each in rings that begin anywhere."""
     rng = np.random.default_rng(seed)
+    along, k = np.linspace(0, 1, points + 1), np.arange(1, 90)
+    waves = np.sin(np.pi * np.outer(k, along))
 
     def winding(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[float, float]]:
-        along = np.linspace(0, 1, points + 1)
         line = np.outer(1 - along, start) + np.outer(along, end)
-        waves = [rng.uniform(-0.3, 0.3) / k**1.2 * np.sin(np.pi * k * along) for k in range(1, 90)]
-        apart = np.clip(sum(waves), -0.2, 0.2) * np.sin(np.pi * along)  # crosses no other line
+        winds = rng.uniform(-0.3, 0.3, len(k)) / k**1.2 @ waves
+        apart = np.clip(winds, -0.2, 0.2) * waves[0]  # crosses no other line
         line[:, 1 if start[1] == end[1] else 0] += apart
         return [(float(x) / 2 + 5, float(y) / 3 + 47) for x, y in line]
 

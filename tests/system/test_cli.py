@@ -155,7 +155,17 @@ def test_errors_as_json_and_as_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "copies", [2, pytest.param(None, marks=pytest.mark.benchmark_full)], ids=["quick", "as shipped"]
+)
+def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None) -> None:
+    """In the quick form the demo finds its config in the folder, with fewer copies of records."""
+    if copies is not None:
+        shipped, kind = (ROOT / "configs" / "happiness.yaml").read_text(), "    kind: microdata\n"
+        assert shipped.count(kind) == 1
+        (tmp_path / "statpress-demo").mkdir()
+        fewer = shipped.replace(kind, f"{kind}    copies: {copies}\n")
+        (tmp_path / "statpress-demo" / "happiness.yaml").write_text(fewer)
     first = statpress("demo", "--no-orchestrator", "--timings", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     facts = json.loads(first.stdout)

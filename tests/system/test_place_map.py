@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from browser import Browser
 from countries import country
+from looks import looks_at
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order
@@ -189,11 +190,13 @@ def test_a_reader_chooses_level_figure_and_place(bundle: Path, browser: Browser)
     assert messages == [] and requests == [page]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_can_use_it_at_every_width(bundle: Path, browser: Browser, scheme: str) -> None:
+@pytest.mark.parametrize("looks", looks_at(WIDTHS))
+def test_all_can_use_it_at_every_width(
+    bundle: Path, browser: Browser, looks: list[tuple[int, str]]
+) -> None:
     browser.see((bundle / "report.html").as_uri(), LAST)
     browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
-    for width in WIDTHS:
+    for width, scheme in looks:
         browser.look(width, scheme)
         browser.run(CHOOSE % json.dumps(["state", "Educational attainment: 12", "Ohio"]))
         shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
@@ -210,21 +213,24 @@ def test_all_can_use_it_at_every_width(bundle: Path, browser: Browser, scheme: s
 TRACTS = """\
 title: t
 dataset: d
-source: {path: people.csv}
-privacy: {adjacency: replace_one, unit: record, n_records: 1000000}
-budget: {epsilon: 1, delta: 1e-6}
+source: {{path: people.csv}}
+privacy: {{adjacency: replace_one, unit: record, n_records: 1000000}}
+budget: {{epsilon: 1, delta: 1e-6}}
 domain:
-  tract: {type: categorical, categories: {file: codes.txt}}
-  age: {type: integer, lower: 0, upper: 99, width: 20}
+  tract: {{type: categorical, categories: {{file: codes.txt}}}}
+  age: {{type: integer, lower: 0, upper: 99, width: {width}}}
 geography:
-  tract: {levels: [county, tract], file: places.csv, boundaries: tracts.geojson}
+  tract: {{levels: [county, tract], file: places.csv, boundaries: tracts.geojson}}
 products:
-  people: {kind: table, columns: [age], at: [county, tract]}
-publish: {directory: releases}
+  people: {{kind: table, columns: [age], at: [county, tract]}}
+publish: {{directory: releases}}
 """
 
 
-def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser) -> None:
+@pytest.mark.parametrize(
+    "ages", [2, pytest.param(5, marks=pytest.mark.benchmark_full)], ids=["quick", "full"]
+)
+def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser, ages: int) -> None:
     """Their outlines, of 120,000 points, are in the page once, and so are all figures."""
     areas = country(55, 3, points=10)
     features = [
@@ -232,7 +238,7 @@ def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser) ->
         for code, rings in areas.items()
     ]
     files = {
-        "release.yaml": TRACTS,
+        "release.yaml": TRACTS.format(width=100 // ages),
         "codes.txt": "\n".join(areas),
         "places.csv": "county,tract\n" + "".join(f"c{c.split('-')[0]},{c}\n" for c in areas),
         "tracts.geojson": json.dumps({"type": "FeatureCollection", "features": features}),
@@ -244,20 +250,20 @@ def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser) ->
     geography, rng = mechanism.places, np.random.default_rng(1)
     assert sum(map(len, geography.outlines.paths)) < MOST_BYTES
     values = tuple(
-        (2**20 * rng.normal(1e6 / 5 / n, 15, (n, 5))).astype(np.int64)
+        (2**20 * rng.normal(1e6 / ages / n, 15, (n, ages))).astype(np.int64)
         for n in (geography.tree.sizes[table.level] for table in mechanism.tables)
     )
     raw = NoisyPlaces(
         product.domain, geography, mechanism.tables, mechanism.scales(), values, 10**6
     )
     drawn = place_map(raw, raw.estimates(), {name: {"name": name} for name in product.domain.names})
-    assert drawn is not None and [len(level.views) for level in drawn.levels] == [6, 6]
+    assert drawn is not None and [len(level.views) for level in drawn.levels] == [1 + ages] * 2
     page = tmp_path / "page.html"
     page.write_text(rendered(Page("Areas", [Section("a", LAST, [drawn])])), encoding="utf-8")
     assert page.stat().st_size < 3_000_000
     browser.see(page.as_uri(), LAST)
     browser.look(360, "dark")
-    browser.run(CHOOSE % json.dumps(["tract", "age: 20 to 39", "7-9"]))
+    browser.run(CHOOSE % json.dumps(["tract", f"age: 0 to {100 // ages - 1}", "7-9"]))
     assert browser.run("document.querySelectorAll('.marked').length") == 1
     assert browser.run("document.querySelectorAll('.place').length") == 3025
     shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from browser import Browser
+from looks import looks_at
 
 from statpress.configs.order import Order, from_options
 from statpress.tasks.source.demo_data import write_demo_data
@@ -51,7 +52,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, founded: Any) -> Path:
     for old, new in (
         ("about:\n", ABOUT),
         ("".join(FEMALE), FEMALE[0] + MEN),
-        ("    kind: microdata\n", "    kind: microdata\n    share: 0.9\n"),
+        ("    kind: microdata\n", "    kind: microdata\n    share: 0.9\n    copies: 2\n"),
         ("gate: {noise: true}\npublish: ", MORE),
     ):
         assert text.count(old) == 1
@@ -73,21 +74,21 @@ def text(bundle: Path, browser: Browser) -> str:
     return shown
 
 
+@pytest.mark.parametrize("looks", looks_at(WIDTHS))
 def test_it_looks_well_at_every_width_by_day_and_by_night(
-    bundle: Path, browser: Browser, pictures: Path
+    bundle: Path, browser: Browser, pictures: Path, looks: list[tuple[int, str]]
 ) -> None:
     page = (bundle / "report.html").as_uri()
     browser.heard()
     browser.see(page, LAST)
     papers = set()
-    for width in WIDTHS:
-        for scheme in ("light", "dark"):
-            browser.look(width, scheme)
-            shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
-            assert shown <= inner == width, "it scrolls sideways"
-            papers.add(browser.run("getComputedStyle(document.body).backgroundColor"))
-            if scheme == "light" or width == WIDTHS[0]:  # else only colours are others
-                browser.photograph(pictures / f"{width}-{scheme}.png")
+    for width, scheme in looks:
+        browser.look(width, scheme)
+        shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
+        assert shown <= inner == width, "it scrolls sideways"
+        papers.add(browser.run("getComputedStyle(document.body).backgroundColor"))
+        if scheme == "light" or width == WIDTHS[0]:  # else only colours are others
+            browser.photograph(pictures / f"{width}-{scheme}.png")
     assert len(papers) == 2
     browser.print_to(pictures / "report.pdf")
     assert (pictures / "report.pdf").read_bytes().startswith(b"%PDF")

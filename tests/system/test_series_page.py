@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browser import Browser
+from looks import looks_at
 from monthly import Office
 
 pytestmark = pytest.mark.system
@@ -66,26 +67,26 @@ def page(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) 
         return Path(agency.releases / "lfs" / "series.html")
 
 
+@pytest.mark.parametrize("looks", looks_at(WIDTHS))
 def test_it_looks_well_at_every_width_by_day_and_by_night(
-    page: Path, browser: Browser, pictures: Path
+    page: Path, browser: Browser, pictures: Path, looks: list[tuple[int, str]]
 ) -> None:
     browser.heard()
     browser.see(page.as_uri(), "Left out of this page: 2026-02/", "<east>", LAST)
     papers = set()
-    for width in WIDTHS:
-        for scheme in ("light", "dark"):
-            browser.look(width, scheme)
-            shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
-            assert shown <= inner == width, "it scrolls sideways"
-            papers.add(browser.run("getComputedStyle(document.body).backgroundColor"))
-            if scheme == "light" or width == WIDTHS[0]:  # else only colours are others
-                browser.photograph(pictures / f"series-{width}-{scheme}.png")
-            sizes = browser.run(
-                "[...document.querySelectorAll('.plot svg')]"
-                ".filter(each => !each.closest('details:not([open])'))"
-                ".map(each => [each.clientWidth, each.clientHeight])"
-            )
-            assert len(sizes) > 4 and all(w > 80 and h > 50 for w, h in sizes)
+    for width, scheme in looks:
+        browser.look(width, scheme)
+        shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
+        assert shown <= inner == width, "it scrolls sideways"
+        papers.add(browser.run("getComputedStyle(document.body).backgroundColor"))
+        if scheme == "light" or width == WIDTHS[0]:  # else only colours are others
+            browser.photograph(pictures / f"series-{width}-{scheme}.png")
+        sizes = browser.run(
+            "[...document.querySelectorAll('.plot svg')]"
+            ".filter(each => !each.closest('details:not([open])'))"
+            ".map(each => [each.clientWidth, each.clientHeight])"
+        )
+        assert len(sizes) > 4 and all(w > 80 and h > 50 for w, h in sizes)
     assert len(papers) == 2
     browser.print_to(pictures / "series.pdf")
     assert (pictures / "series.pdf").read_bytes().startswith(b"%PDF")
