@@ -24,18 +24,18 @@ def covered(pairs: list[dict[str, Any]]) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
-    """The samples and releases of three seeds."""
-    return [releases(tmp_path_factory.mktemp("releases"), seed) for seed in range(3)]
+    """The samples and releases of two seeds."""
+    return [releases(tmp_path_factory.mktemp("releases"), seed) for seed in range(2)]
 
 
 def test_changes_are_covered_and_hardly_any_is_called_where_there_is_none(
     released: list[tuple[Any, ...]],
 ) -> None:
-    """The 35 cells of a seed depend on each other: .95 of three seeds is so by .04 or so."""
+    """The 35 cells of a seed depend on each other: .95 of two seeds is so by .05 or so."""
     pairs = [comparisons(*of_seed) for of_seed in released]
     assert all(share > 0.88 for share in covered(pairs).values())
     alarms = [one["alarm"] for each in pairs for kind in each.values() for one in kind.values()]
-    assert sum(alarms) <= 3  # of 15 answers about what did not change, each at .05
+    assert sum(alarms) <= 2  # of 10 answers about what did not change, each at .05
     assert sum(each["population"]["shares"]["found"] for each in pairs) > 4
 
 

@@ -29,7 +29,7 @@ STRICT = {
 }  # fmt: skip
 """Strict noise over the paper's, for mu-GDP down to delta = 1e-10 and n = 3000."""
 
-QUICK = [(F(1, 10), 200), (F(3, 10), 50), (F(1, 2), 10), (F(1), 100), (F(1), 1000), (F(2), 200)]
+QUICK = [(F(1, 10), 200), (F(1, 2), 10), (F(2), 200)]
 
 
 def density(means: dict[int, float], t: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ def test_the_papers_noise_costs_more_than_it_says() -> None:
 def test_the_price_in_the_limit() -> None:
     """The variance of the loss tends to (2 - 2/e) mu_B^2, hence the price of the central limit."""
     for mu, tolerance in ((F(1, 10), 0.05), (F(1, 1000), 1e-3)):
-        account = tail_account(((PART.at(mu**2), 1),), float(mu) / 64)
+        account = tail_account(((PART.at(mu**2), 1),), float(mu) / 32)
         masses = account.p[:-1] - account.p[1:]
         losses = account.h * (account.start + np.arange(len(masses)))
         second = float((masses * (1 + np.exp(-losses))) @ losses**2)  # and the mirrored ones

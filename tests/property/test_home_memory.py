@@ -118,13 +118,13 @@ class History:
         assert not cut or self.drawn == before
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_history_draws_twice_for_a_charge(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed)
 
 
 @pytest.mark.benchmark_full
-@pytest.mark.parametrize("seed", range(4, 310))
+@pytest.mark.parametrize("seed", range(2, 310))
 def test_no_history_draws_twice_for_a_charge_at_length(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed)
 
@@ -156,7 +156,7 @@ def test_the_test_catches_a_home_without_a_memory(
     monkeypatch.setattr(Memory, "begin", lambda *_: None)
 
     def histories() -> None:
-        for seed in range(30):
+        for seed in range(3, 30):  # those before are within their limits all the same
             history(tmp_path / str(seed), seed)
 
     with pytest.raises(AssertionError):

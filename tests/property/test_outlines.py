@@ -55,15 +55,19 @@ def test_places_that_simplify_what_they_share_apart_are_caught(
     assert open_inside(simplified(country(3, 1), 900), 3) > 0
 
 
-def test_paths_keep_to_the_bytes_and_to_the_shape() -> None:
-    places = country(12, 5, points=200)
-    for most in (60_000, 15_000):
+@pytest.mark.parametrize(
+    ("side", "points"),
+    [(5, 15_000), pytest.param(12, 30_000, marks=pytest.mark.benchmark_full)],
+)
+def test_paths_keep_to_the_bytes_and_to_the_shape(side: int, points: int) -> None:
+    places = country(side, 5, points=200)
+    for most in (416 * side**2, 104 * side**2):
         drawn = simplified(places, most)
         assert most / 3 < sum(map(len, drawn.values())) <= most
         areas = {name: area(path) for name, path in drawn.items()}
         mean = sum(areas.values()) / len(areas)
         assert all(abs(each / mean - 1) < 0.35 for each in areas.values())
-    wound = [(math.cos(k / 1e5), math.sin(k / 9)) for k in range(30_000)]
+    wound = [(math.cos(k / 1e5), math.sin(k / 9)) for k in range(points)]
     (path,) = simplified({"one": [[*wound, wound[0]]]}).values()
     assert len(path) <= outlines.LONGEST
     (whole,) = simplified({"one": [[(0, 0), (0, 60), (60, 60), (60, 0), (0, 0)]]}).values()

@@ -67,7 +67,7 @@ def test_the_mean_of_records_is_within_the_interval_of_the_estimate(
     source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twin: cells projected without regard to means."""
-    assert stats.binom.cdf(within(source, 1.0, 60), 60, ASKED) > LEVEL
+    assert stats.binom.cdf(within(source, 1.0, 30), 30, ASKED) > LEVEL
     monkeypatch.setattr(denoising, "_within", lambda shares, *_: shares)
     assert stats.binom.cdf(within(source, 1.0, 20), 20, ASKED) < LEVEL
 

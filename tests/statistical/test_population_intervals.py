@@ -111,7 +111,7 @@ def short(grid: Iterable[tuple[float, int, int, float]], runs: int, interval: In
     return found
 
 
-COARSE = list(itertools.product((0.5, 4, 100), (2000,), (1, 10), (0.3, 10.0, KNOWN)))
+COARSE = list(itertools.product((0.5, 4, 100), (2000,), (1, 10), (0.3, KNOWN)))
 
 
 def test_intervals_for_a_population_cover() -> None:

@@ -127,5 +127,5 @@ def test_intervals_cover(name: str, epsilon: float, most: float, runs: int) -> N
 
 
 def test_sets_cover_where_noise_hides_the_predictors() -> None:
-    found = simulated("survey", 1.0, 30, n=2500)
+    found = simulated("survey", 1.0, 12, n=2500)
     assert found.wald < 1 and found.covered.mean() > 0.92

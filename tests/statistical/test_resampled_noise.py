@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -46,9 +47,15 @@ def subsample(counts: np.ndarray, share: float, key: int) -> np.ndarray:
     return noise.release(weights @ np.array([0.0, 1.0]), seeded(key + 10))
 
 
+@functools.cache
+def drawn(release, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs of both neighbours, the same for every epsilon."""
+    return release(ONE, share, 1), release(OTHER, share, 2)
+
+
 def largest_gap(release, share: float, epsilon: float) -> float:
     """Lower confidence bound, at the level, on the best of a few events' gap."""
-    one, other = release(ONE, share, 1), release(OTHER, share, 2)
+    one, other = drawn(release, share)
     worst = -1.0
     cuts = np.quantile(one, np.linspace(0.3, 0.98, 15))
     for cut in cuts:

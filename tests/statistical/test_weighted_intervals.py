@@ -61,7 +61,7 @@ def at_level(hits: int, runs: int, level: float) -> bool:
 FULL = pytest.mark.benchmark_full
 
 
-@pytest.mark.parametrize("runs", [120, pytest.param(300, marks=FULL)])
+@pytest.mark.parametrize("runs", [60, pytest.param(300, marks=FULL)])
 @pytest.mark.parametrize("figure", ["mean", "total"])
 def test_strata_cover_and_noise_alone_does_not(figure: str, runs: int) -> None:
     found = coverage(False, runs)
@@ -69,13 +69,13 @@ def test_strata_cover_and_noise_alone_does_not(figure: str, runs: int) -> None:
     assert not at_level(found[f"noise only {figure}"], runs, LEVEL)  # the twin
 
 
-@pytest.mark.parametrize("runs", [120, pytest.param(300, marks=FULL)])
+@pytest.mark.parametrize("runs", [60, pytest.param(300, marks=FULL)])
 def test_without_strata_the_interval_of_a_total_is_too_wide(runs: int) -> None:
     found = coverage(False, runs)
     assert found["undeclared total"] > found["declared total"]
 
 
-@pytest.mark.parametrize("runs", [50, pytest.param(100, marks=FULL)])
+@pytest.mark.parametrize("runs", [20, pytest.param(100, marks=FULL)])
 @pytest.mark.parametrize("figure", ["mean", "total"])
 def test_clusters_cover_and_are_missed_where_they_are_not_declared(figure: str, runs: int) -> None:
     found = coverage(True, runs)

@@ -25,7 +25,7 @@ from statpress.tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 DRAWS = 400_000
-RUNS = 8_000
+RUNS = 4_500
 COLUMNS = tuple(Integer(name=name, lower=0, upper=3) for name in "ab")
 ZEROS = (
     ZeroPattern((("a", ((0, 1),)), ("b", ((2, 3),)))),
@@ -157,7 +157,7 @@ def test_an_absent_cell_without_pseudocount_tells_everything() -> None:
     for padding, honest in ((2, True), (0, True), (2, False), (0, False)):
         full = private(domain, **{"c0": 6 - padding} | ({"absent": padding} if padding else {}))
         hits = 0
-        for _ in range(4000):
+        for _ in range(1500):
             release = draw_counts(full, kappa, m, rng)
             if not honest and not padding:
                 release = release.without_absent()
@@ -165,8 +165,8 @@ def test_an_absent_cell_without_pseudocount_tells_everything() -> None:
         seen.append(hits)
 
     def proven(with_padding: int, without: int) -> float:
-        low = stats.beta.ppf(LEVEL / 2, with_padding, 4000 - with_padding + 1)
-        high = stats.beta.ppf(1 - LEVEL / 2, without + 1, 4000 - without)
+        low = stats.beta.ppf(LEVEL / 2, with_padding, 1500 - with_padding + 1)
+        high = stats.beta.ppf(1 - LEVEL / 2, without + 1, 1500 - without)
         return float(low - math.exp(0.9) * high)
 
     frame = {"n_records": 6, "n_cells": domain.n_possible, "unit_records": 2}

@@ -99,7 +99,7 @@ def covered(statistic: str, about: int, n: int, runs: int, **knobs: Any) -> tupl
 def test_intervals_cover_whatever_the_plan_expected(statistic: str, about: int) -> None:
     """The truth is 1,000 records: the plan's number is off by half, or by a third."""
     knobs = {"values": ("c", "d")} if statistic in ("count", "proportion") else {}
-    runs = 1500
+    runs = 800
     share, bias = covered(statistic, about, 1000, runs, **knobs)
     slack = 4 * math.sqrt(0.9 * 0.1 / runs)
     assert 0.9 - slack <= share <= 0.965

@@ -35,13 +35,12 @@ WEAKER = {
 
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """The texts of a module that are not docstrings, with what is put into them left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     parts = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-        for part in node.values
+        id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values
     }  # fmt: skip
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             texts = [each.value for each in node.values if isinstance(each, ast.Constant)]
             yield node.lineno, " ".join(map(str, texts))

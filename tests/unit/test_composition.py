@@ -368,7 +368,7 @@ PARTS = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 3, deadline=None)
 @given(st.lists(PARTS, min_size=2, max_size=4), st.floats(-7, -1))
 def test_bracket_holds_for_any_parts(parts: list[PrivacyLoss], exponent: float) -> None:
     delta = 10**exponent

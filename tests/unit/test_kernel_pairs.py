@@ -124,7 +124,10 @@ def test_the_certificate_of_three_is_what_enumeration_finds(shape: str, width: f
     assert found.l2 < 0.54 * before
 
 
-@pytest.mark.parametrize(("shape", "width"), KERNELS[:2])
+@pytest.mark.parametrize(
+    ("shape", "width"),
+    [KERNELS[0], pytest.param(*KERNELS[1], marks=pytest.mark.benchmark_full)],
+)
 def test_tables_of_three_variables_stay_below_it(shape: str, width: float) -> None:
     """Classes around one cell, large ones too; one record changes sides, or its cell as well."""
     kernel, degree, most = of_three(shape, width), 4, 0.0

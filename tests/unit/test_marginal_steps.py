@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -36,19 +37,22 @@ RELATIONS = pytest.mark.parametrize("adjacency", [REPLACED, ADDED])
 
 def neighbours(
     unit_records: int, absent: bool, adjacency: Adjacency
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """All pairs of data sets that differ in one unit; what others hold cannot matter."""
+) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """The tables of all pairs of data sets that differ in one unit.
+
+    What others hold cannot matter.
+    """
     cells = [*CELLS, None] if absent else CELLS
-    others = [(0, 0), (1, 2)]
     units = list(itertools.combinations_with_replacement(cells, unit_records))
     for one, two in itertools.product(units, units if adjacency is REPLACED else [()]):
-        yield tuple(
-            np.array([*others, *(c for c in unit if c is not None)], np.uint8)
-            for unit in (one, two)
-        )
+        yield tables_with(one), tables_with(two)
 
 
-def tables_of(codes: np.ndarray) -> list[np.ndarray]:
+@functools.cache
+def tables_with(unit: tuple[tuple[int, int] | None, ...]) -> list[np.ndarray]:
+    """The tables of two others and the records that a unit has."""
+    others = [(0, 0), (1, 2)]
+    codes = np.array([*others, *(c for c in unit if c is not None)], np.uint8)
     return in_memory(domain_of(SIZES), codes).tables(GROUPS)
 
 
@@ -60,7 +64,7 @@ def test_sensitivity_of_a_table_is_what_is_charged(
 ) -> None:
     worst = [0, 0, 0]
     for one, two in neighbours(unit_records, absent, adjacency):
-        moves = zip(tables_of(one), tables_of(two), strict=True)
+        moves = zip(one, two, strict=True)
         worst = [max(w, int(((a - b) ** 2).sum())) for w, (a, b) in zip(worst, moves, strict=True)]
     assert max(worst) == table_sensitivity_squared(unit_records, adjacency)
     least = (2 if adjacency is REPLACED else 1) * (unit_records - 0.5) ** 2
@@ -76,9 +80,8 @@ def test_sensitivity_of_a_score_is_what_is_charged(
     references = [np.zeros(SIZES, int), np.array([[3, 1, 0], [0, 2, 9]])]
     worst = 0
     for one, two in neighbours(unit_records, absent, adjacency):
-        tables = tables_of(one)[2], tables_of(two)[2]
         for reference in references:
-            a, b = (int(np.abs(table - reference).sum()) for table in tables)
+            a, b = (int(np.abs(tables[2] - reference).sum()) for tables in (one, two))
             worst = max(worst, (a - b) ** 2)
     assert worst == score_sensitivity_squared(unit_records, 1, adjacency)
     # Twin: a score that was charged as one count would not do.
