@@ -25,7 +25,7 @@ def covered(pairs: list[dict[str, Any]]) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
     """The samples and releases of two seeds."""
-    return [releases(tmp_path_factory.mktemp("releases"), seed) for seed in range(2)]
+    return [releases(tmp_path_factory.mktemp("releases"), seed) for seed in (1, 2)]
 
 
 def test_changes_are_covered_and_hardly_any_is_called_where_there_is_none(

@@ -73,7 +73,7 @@ def check(learner: Learner, one: ContingencyTable, two: ContingencyTable, degree
     assert max(np.abs(before).max(), np.abs(after).max()) <= learner.magnitude + slack
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 @given(st.data())
 def test_no_neighbour_moves_further_than_the_sensitivity(data: st.DataObject) -> None:
     learner, domain, n = data.draw(learners())
@@ -85,7 +85,7 @@ def test_no_neighbour_moves_further_than_the_sensitivity(data: st.DataObject) ->
     check(learner, table_of(domain, records), table_of(domain, moved), degree)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples, deadline=None)
 @given(st.data())
 def test_the_operator_errs_no_more_than_foreseen_for_the_worst_data(data: st.DataObject) -> None:
     learner, domain, n = data.draw(learners())

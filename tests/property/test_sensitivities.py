@@ -68,7 +68,7 @@ def records(columns: int) -> st.SearchStrategy[list[tuple[float, ...]]]:
 
 
 @pytest.mark.parametrize("statistic", [*STATISTICS, SecondMoment()], ids=lambda s: type(s).__name__)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(data=st.data())
 def test_no_neighbours_move_further_than_declared(
     statistic: Statistic, data: st.DataObject

@@ -153,7 +153,7 @@ def test_public_totals_hold_in_every_copy() -> None:
 def test_single_columns_differ_by_their_noise() -> None:
     """Of a column without order the counts of copies are as far apart as two noisy ones."""
     codes = population(np.random.default_rng(4))
-    made, release = drawn(codes, 0.2, 4, copies=60)
+    made, release = drawn(codes, 0.2, 4, copies=24)
     _, sets = of(made, release)
     counts = np.array([np.bincount(each[:, 3], minlength=4) for each in sets])
     sd = math.sqrt(made.postprocess(release).residuals.table_variance((3,)))
@@ -162,7 +162,7 @@ def test_single_columns_differ_by_their_noise() -> None:
 
 def test_what_was_not_measured_is_unknown_and_not_independent() -> None:
     codes = population(np.random.default_rng(5))
-    made, release = drawn(codes, 3.0, 5, pairs=(ColumnGroup(columns=("pay", "sex")),), copies=12)
+    made, release = drawn(codes, 3.0, 5, pairs=(ColumnGroup(columns=("pay", "sex")),), copies=8)
     found, sets = of(made, release)
     single = np.corrcoef(found.codes[0], found.codes[4])[0, 1]
     copies = np.array([np.corrcoef(each[:, 0], each[:, 4])[0, 1] for each in sets])
@@ -225,7 +225,7 @@ def test_a_nearly_certain_relation_is_not_broken_to_fit_noise(
         Ordinal(name="hours", categories=tuple(range(5))),
         *(Categorical(name=f"other_{i}", categories=tuple("abcd")) for i in range(7)),
     )
-    made, release = drawn(codes.astype(np.uint8), 1.0, 8, columns=columns, copies=5)
+    made, release = drawn(codes.astype(np.uint8), 1.0, 8, columns=columns, copies=3)
 
     def broken() -> float:
         return float(

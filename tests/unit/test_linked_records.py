@@ -13,6 +13,7 @@ from households import loaded, made_up, record_of
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals import latent_classes
 from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import ColumnGroup
 from statpress.mechanisms.marginals.presence import Presence
@@ -29,6 +30,12 @@ from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
 
 N = 400
+
+
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How near the classes come to the tables decides nothing here."""
+    monkeypatch.setattr(latent_classes, "_ROUNDS", 10)
 
 
 def domain_in(folder: Path) -> Domain:

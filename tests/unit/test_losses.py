@@ -46,7 +46,7 @@ LOSSES: list[PrivacyLoss] = [
     DrawsLoss(up=F(11, 100), down=F(1, 10), draws=5000),
 ]
 SOME = st.sampled_from(LOSSES)
-PROPERTY = settings(max_examples=60, deadline=None)
+PROPERTY = settings(max_examples=settings().max_examples, deadline=None)
 
 
 def big(value: Fraction) -> mpmath.mpf:
