@@ -169,8 +169,9 @@ def compared(records: Records, seeds: int) -> Iterator[tuple[str, float, float, 
 @pytest.mark.parametrize(
     ("name", "columns", "seeds"),
     [
-        *(("happiness", HAPPINESS[:width], 5) for width in (2, 3, 5)),
-        ("cps91", FIVE_OF_CPS91, 3),
+        *(("happiness", HAPPINESS[:width], 3) for width in (2, 5)),
+        ("cps91", FIVE_OF_CPS91, 2),
+        pytest.param("happiness", HAPPINESS[:3], 5, marks=pytest.mark.benchmark_full),
         pytest.param("happiness", HAPPINESS[:1], 20, marks=pytest.mark.benchmark_full),
         *(
             pytest.param("happiness", HAPPINESS[:width], 1, marks=pytest.mark.benchmark_full)

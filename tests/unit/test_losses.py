@@ -67,25 +67,27 @@ def privacy_loss_distributions() -> ModuleType:
 
 
 def noise_delta(
-    log_weight: Callable[[int], mpmath.mpf], reach: int, shift: int, cells: int, epsilon: float
-) -> mpmath.mpf:
-    """Hockey-stick divergence of independent noisy cells by enumeration of every output."""
+    log_weight: Callable[[int], mpmath.mpf], reach: int, shift: int, cells: int, *epsilons: float
+) -> list[mpmath.mpf]:
+    """Hockey-stick divergences of independent noisy cells by enumeration of every output."""
     weight = {z: mpmath.exp(log_weight(z)) for z in range(-reach - shift, reach + shift + 1)}
     norm = mpmath.fsum(weight.values())
-    total, factor = mpmath.mpf(0), mpmath.exp(epsilon)
+    totals, factors = [mpmath.mpf(0)] * len(epsilons), [*map(mpmath.exp, epsilons)]
     for output in itertools.product(range(-reach, reach + shift + 1), repeat=cells):
         p = mpmath.fprod(weight.get(z, 0) for z in output)
         q = mpmath.fprod(weight.get(z - shift, 0) for z in output)
-        total += max(p - factor * q, 0)
-    return total / norm**cells
+        for i, factor in enumerate(factors):
+            totals[i] += max(p - factor * q, 0)
+    return [total / norm**cells for total in totals]
 
 
 @pytest.mark.parametrize(("shift", "cells"), [(1, 1), (3, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize("scale", [F(1, 2), F(2)])
 def test_discrete_laplace_against_every_output(scale: Fraction, shift: int, cells: int) -> None:
     loss = DiscreteLaplaceLoss(scale, shift, cells)
-    for epsilon in (0.0, 0.3, 1.1):
-        found = noise_delta(lambda z: -abs(z) / big(scale), int(28 * scale), shift, cells, epsilon)
+    epsilons = (0.0, 0.3, 1.1)
+    deltas = noise_delta(lambda z: -abs(z) / big(scale), int(28 * scale), shift, cells, *epsilons)
+    for epsilon, found in zip(epsilons, deltas, strict=True):
         assert inside(found, loss.delta(epsilon), 1e-11)
         assert loss.delta(epsilon).upper <= found + mpmath.mpf(1e-11)
 
@@ -95,8 +97,9 @@ def test_discrete_laplace_against_every_output(scale: Fraction, shift: int, cell
 def test_discrete_gaussian_against_every_output(square: Fraction, shift: int, cells: int) -> None:
     loss = DiscreteGaussianLoss(square, shift, cells)
     reach = 8 if cells == 3 else 20
-    for epsilon in (0.0, 0.7):
-        found = noise_delta(lambda z: -(z * z) / (2 * big(square)), reach, shift, cells, epsilon)
+    epsilons = (0.0, 0.7)
+    deltas = noise_delta(lambda z: -(z * z) / (2 * big(square)), reach, shift, cells, *epsilons)
+    for epsilon, found in zip(epsilons, deltas, strict=True):
         assert inside(found, loss.delta(epsilon), 1e-5 if cells == 3 else 1e-12)
 
 
@@ -197,7 +200,7 @@ def test_enumeration_catches_one_cell_in_place_of_two(kind: type) -> None:
     def weight(z: int) -> mpmath.mpf:
         return mpmath.mpf(-abs(z)) / 2 if kind is DiscreteLaplaceLoss else mpmath.mpf(-z * z) / 4
 
-    found = noise_delta(weight, 30, 1, 2, 0.3)
+    (found,) = noise_delta(weight, 30, 1, 2, 0.3)
     assert kind(F(2), 1, 1).delta(0.3).upper < found - 1e-2
     assert inside(found, kind(F(2), 1, 2).delta(0.3), 1e-5)
 
