@@ -108,8 +108,7 @@ def enclosed(value: Callable[[], arb], most: float = math.inf) -> Bounds:
     while True:
         with ctx.workprec(bits):
             found = value()
-            tiny = found.abs_upper() < _TINY
-            sharp = tiny or found.rel_accuracy_bits() >= _ACCURATE_BITS
+            sharp = found.rel_accuracy_bits() >= _ACCURATE_BITS or found.abs_upper() < _TINY
             if (sharp and found.is_finite()) or bits >= _MOST_BITS:
                 return outwards(found, most)
         bits *= 2

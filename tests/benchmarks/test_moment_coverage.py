@@ -38,7 +38,7 @@ def test_sets_cover() -> None:
 
 
 def test_sets_of_a_weak_matrix_cover() -> None:
-    assert covered(Setting(1.0, 2000), 2)["Anderson-Rubin"] > 0.9
+    assert covered(Setting(1.0, 2000), 1)["Anderson-Rubin"] > 0.9
 
 
 def test_blocks_that_are_there_are_not_simulated_again(

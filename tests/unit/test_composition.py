@@ -25,6 +25,7 @@ from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, D
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
+FULL = pytest.mark.benchmark_full
 
 Atoms = list[tuple[float, float]]  # loss and probability under P
 
@@ -159,7 +160,7 @@ def hidden(loss: PrivacyLoss) -> ProfileLoss:
     return ProfileLoss(lambda e: loss.delta(e).upper, lambda e: loss.delta(e).lower)
 
 
-@pytest.mark.parametrize("count", [1, 2, 10, 100, 3000])
+@pytest.mark.parametrize("count", [1, *(pytest.param(n, marks=FULL) for n in (2, 10)), 100, 3000])
 @pytest.mark.parametrize("mu", [F(1, 10), F(1), F(3)])
 def test_one_percent_rule_against_the_exact_gaussian(count: int, mu: Fraction) -> None:
     part = hidden(GaussianLoss(F(0), mu**2 / count))
@@ -182,7 +183,7 @@ def test_one_percent_rule_for_discrete_gaussian_noise() -> None:
     assert exact.epsilon(1e-6).lower <= high <= 1.01 * exact.epsilon(1e-6).upper
 
 
-@pytest.mark.parametrize("alpha", [0.01, 0.3])
+@pytest.mark.parametrize("alpha", [0.01, pytest.param(0.3, marks=FULL)])
 def test_trade_off_against_the_exact_gaussian(alpha: float) -> None:
     part = hidden(GaussianLoss(F(0), F(1, 20)))
     low, high = ComposedLoss((part,) * 20).trade_off(alpha)

@@ -20,6 +20,7 @@ from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
+FULL = pytest.mark.benchmark_full
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -197,7 +198,9 @@ def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
         )
 
 
-@pytest.mark.parametrize("n_cells", [2, 3, 10, 10**6, 2**62])
+@pytest.mark.parametrize(
+    "n_cells", [2, 10, 2**62, *(pytest.param(n, marks=FULL) for n in (3, 10**6))]
+)
 @pytest.mark.parametrize("kappa", [Fraction(1, 10**6), Fraction(1, 3), Fraction(5), Fraction(900)])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 7), (10, 24), (10**9, 16)])
 def test_bounds_enclose_exact_convolution(n: int, n_cells: int, kappa: Fraction, m: int) -> None:
@@ -251,7 +254,11 @@ def test_epsilon_must_be_finite(epsilon: float) -> None:
         Bootstrap(1, 10).loss(n_records=3, n_cells=2).delta(epsilon)
 
 
-@pytest.mark.parametrize("kappa", [Fraction(1, 10**15), Fraction(1, 10**9), 1, 10**9, 10**15])
+@pytest.mark.parametrize(
+    "kappa",
+    [Fraction(1, 10**15), 1, 10**15]
+    + [pytest.param(kappa, marks=FULL) for kappa in (Fraction(1, 10**9), 10**9)],
+)
 @pytest.mark.parametrize("n_cells", [2, 1000, 2**63 - 1])
 @pytest.mark.parametrize(("n", "m"), [(1, 10**15), (10**6, 10**9), (10**12, 10**12)])
 def test_bounds_are_tight_at_the_ends_of_what_is_allowed(

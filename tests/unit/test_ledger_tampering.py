@@ -343,7 +343,7 @@ def test_a_whole_chain_made_to_fit_is_found_by_the_head_at_least(
     found: Counter[str] = Counter()
     only_by_head = set()
     for number, (sequence, place, row) in enumerate(changed_rows(attack)):
-        if number % every and sequence < LAST_CHECKPOINT:
+        if number % every and sequence < LAST_CHECKPOINT + 2:
             continue
         rows = with_new_chain(attack.with_row(sequence, row))
         named = attack.verdict(rows)
