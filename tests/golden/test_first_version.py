@@ -166,7 +166,14 @@ def test_bundles_are_reprinted(releases: Path, press: Press) -> None:
         assert now.read_bytes() == was.read_bytes()
 
 
-@pytest.mark.parametrize("name", PLANS)
+FULL = ("visits", "census2000_estimates")
+"""Plans of which ``people`` has every mechanism."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.benchmark_full] * (each in FULL)) for each in PLANS],
+)
 def test_a_plan_says_the_same_figures(
     name: str, tmp_path: Path, releases: Path, press: Press
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -42,6 +43,15 @@ def queries(number: int) -> list[tuple[tuple[int, ...], np.ndarray]]:
 
 def covered(screen: str, repetitions: int, number: int, factor: float = 1.0) -> np.ndarray:
     """int64[2, number]: how often each interval at 95 % holds the true answer, and is given."""
+    hits = np.zeros((2, number), np.int64)
+    for i, error, reach in answers(screen, repetitions, number):
+        hits[:, i] += error <= factor * reach, 1
+    return hits
+
+
+@functools.cache
+def answers(screen: str, repetitions: int, number: int) -> list[tuple[int, float, float]]:
+    """Of every answer its query, its error, and how far its interval reaches."""
     target = Target(epsilon=1.0, delta=1e-6, n_records=N, n_cells=2, domain=DOMAIN)
     made = Marginals.calibrate(MarginalsKnobs(screen=screen), target)
     asked = queries(number)
@@ -49,7 +59,7 @@ def covered(screen: str, repetitions: int, number: int, factor: float = 1.0) -> 
     for group, weights in asked:
         (table,) = CODED.tables([group])
         true.append(float((table * weights).sum()))
-    hits = np.zeros((2, number), np.int64)
+    found = []
     rng = SeededRandomness(np.random.PCG64(4))
     for _ in range(repetitions):
         residuals = made.release(CODED, rng).residuals()
@@ -57,8 +67,8 @@ def covered(screen: str, repetitions: int, number: int, factor: float = 1.0) -> 
             if len(group) == 2 and tuple(sorted(group)) not in residuals.values:
                 continue  # not measured, and so refused
             answer = query(residuals, group, weights)
-            hits[:, i] += abs(answer.value - true[i]) <= factor * (answer.upper - answer.value), 1
-    return hits
+            found.append((i, abs(answer.value - true[i]), answer.upper - answer.value))
+    return found
 
 
 def too_far(hits: np.ndarray) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +27,7 @@ from statpress.tasks.release.entropy import SeededRandomness
 LEVEL = 1e-6
 DRAWS = 20_000
 F = Fraction
+Release = Callable[[np.ndarray, float, int], np.ndarray]
 ONE, OTHER = np.array([1, 1]), np.array([2, 0])  # of values 0 and 1: one record moved
 
 
@@ -48,12 +50,12 @@ def subsample(counts: np.ndarray, share: float, key: int) -> np.ndarray:
 
 
 @functools.cache
-def drawn(release, share: float) -> tuple[np.ndarray, np.ndarray]:
+def drawn(release: Release, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Outputs of both neighbours, the same for every epsilon."""
     return release(ONE, share, 1), release(OTHER, share, 2)
 
 
-def largest_gap(release, share: float, epsilon: float) -> float:
+def largest_gap(release: Release, share: float, epsilon: float) -> float:
     """Lower confidence bound, at the level, on the best of a few events' gap."""
     one, other = drawn(release, share)
     worst = -1.0
