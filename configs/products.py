@@ -31,7 +31,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from statpress.configs.declared_columns import Line, Paragraphs, Section, Share
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.mechanism import PlacedBy, UserDefined, own_keys
+from statpress.mechanisms.mechanism import IMPLIES_NOTHING, PlacedBy, UserDefined, own_keys
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO
 from statpress.mechanisms.registry import KINDS, REGISTRY, served_by, serving
@@ -232,9 +232,14 @@ PRODUCTS: Mapping[str, Any] = _Models()
 
 @functools.cache
 def own_knobs(kind: str) -> Mapping[str, str]:
-    """By knob the mechanism that alone has it, of the mechanisms of a kind."""
+    """By knob the mechanism of a kind that alone has it, or that is meant by it."""
     shared = {knob.name for knob in fields(KINDS[kind].left_open)} | {*ProductConfig.model_fields}
-    having = [(knob.name, m.name) for m in serving(KINDS[kind]) for knob in own_keys(m.knobs)]
+    having = [
+        (knob.name, m.name)
+        for m in serving(KINDS[kind])
+        for knob in own_keys(m.knobs)
+        if knob.metadata != IMPLIES_NOTHING
+    ]
     number = Counter(name for name, _ in having)
     return {name: m for name, m in having if number[name] == 1 and name not in shared}
 

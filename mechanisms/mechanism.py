@@ -60,6 +60,10 @@ OF_A_SECTION: Mapping[str, bool] = {"of a section": True}
 """Metadata of a knob that a section of the config sets, and no key of the product."""
 
 
+IMPLIES_NOTHING: Mapping[str, bool] = {"implies nothing": True}
+"""Metadata of a knob that another mechanism is meant by, where a product names none."""
+
+
 def own_keys(knobs: type) -> list[Field[Any]]:
     """The knobs that are keys of a product."""
     return [each for each in fields(knobs) if each.metadata != OF_A_SECTION]

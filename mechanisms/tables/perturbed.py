@@ -64,6 +64,7 @@ from statpress.mechanisms.mechanism import (
     CANONNE_KAMATH_STEINKE,
     DWORK,
     GHOSH,
+    IMPLIES_NOTHING,
     PROOF,
     Citation,
     Target,
@@ -127,7 +128,7 @@ class PerturbedKnobs:
     """
 
     scale: Fraction | None = None
-    copies: int | None = None
+    copies: int | None = field(default=None, metadata=IMPLIES_NOTHING)
 
     def __post_init__(self) -> None:
         if self.scale is not None:

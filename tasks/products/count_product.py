@@ -568,12 +568,14 @@ class Microdata(CountsProduct):
         """The columns and the pairs, from the table of estimates."""
         table = self._estimates(folder, name, stated, resources)
         anchor = f"product-{name}"
+        copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
+        beside = f", and those of anything else from data/{name}_copies" if copied else ""
         lead = Prose(
             [
                 "Records of no real person: a new sample, drawn from the confidential table with "
                 "noise. Explore them, and write and test programs with them. Intervals computed "
                 "from them alone are too short: take figures that have to be sure, with their "
-                "errors, from the table of estimates beside them."
+                f"errors, from the table of estimates beside them{beside}."
             ]
         )
         if table is None:

@@ -244,8 +244,16 @@ def test_faults_are_refused_before_the_charge_without_a_value(
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("linked,", "linked, copies: 5,", "has no key 'copies': only products by marginals do"),
-        ("linked,", "linked, prior: past,", "has no key 'prior': only products by marginals do"),
+        (
+            "linked,",
+            "linked, copies: 5,",
+            "has no key 'copies': only products by laplace or gaussian or marginals do",
+        ),
+        (
+            "linked,",
+            "linked, prior: past,",
+            "has no key 'prior': only products by marginals do",
+        ),
         ("unit: household", "unit: person", "unit: With 'tables' a record holds a household with"),
         ("unit: household", "unit: record", "unit: With 'tables' a record holds a household with"),
     ],

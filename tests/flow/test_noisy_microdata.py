@@ -198,6 +198,8 @@ def test_copies_are_in_every_format_and_are_combined(agency: Any) -> None:
     agency.replace("formats: [parquet, csv]", "formats: [parquet, csv, dta, sav]")
     bundle = agency.run(insecure_seed=5).bundle
     check_bundle(agency.home, bundle, verify_bundle(bundle))
+    assert "those of anything else from data/copied_copies" in (bundle / "report.html").read_text()
+    assert "each of the 3 sets of records in `copied_copies`" in (bundle / "README.md").read_text()
     records = table_of(bundle, "copied").to_pandas()
     copies = table_of(bundle, "copied_copies").to_pandas()
     assert copies.groupby("copy").size().tolist() == [400, 400, 400]
@@ -244,3 +246,9 @@ def test_copies_of_units_of_several_records_are_refused(agency: Any) -> None:
     count_persons(agency)
     with pytest.raises(ConfigError, match="units of one record"):
         load(agency.config).plan()
+
+
+def test_copies_without_a_mechanism_are_those_of_marginals(agency: Any) -> None:
+    agency.replace_products(COPIED.replace(" mechanism: gaussian,", ""))
+    (product,) = load(agency.config).plan().products
+    assert (product.mechanism.name, product.mechanism.copies) == ("marginals", 3)
