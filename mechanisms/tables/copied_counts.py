@@ -50,6 +50,7 @@ _MEANS, _ROUNDS = 12, 100
 _CERTAIN = 0.5  # of a cell's weight, spread over all kinds of counts: no kind is ruled out
 _FITTED, _MOST_FITS, _MOST_SHIFTS = 1e-6, 40, 20
 _LEAST = 1e-9  # of a cell, so that a margin can be met that was drawn above 0
+_LEAST_ERROR = 1e-3  # in records; of a budget that hides nothing the stated error is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +248,10 @@ class CopiedCounts:
             domain: Without absent records.
             cells: int64[K], ascending: every possible cell.
             estimates: float64[K], in records.
-            error: The standard error of each, in records, above 0.
+            error: The standard error of each, in records.
             total: Records of each copy.
         """
+        error = max(error, _LEAST_ERROR)
         columns, codes = domain.columns, [domain.codes(cells, name) for name in domain.names]
 
         def margin(*places: int) -> _Margin:

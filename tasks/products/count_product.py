@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
@@ -214,8 +214,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         listed, cells = derived.records[: derived.listed], derived.raw.cells
         occupied = np.flatnonzero(listed)
         records = ContingencyTable(domain, cells[occupied], listed[occupied])
-        unlisted = int(derived.records[derived.listed :].sum())
-        return replace(table, expected=most - unlisted, rows=record_rows(records))
+        return replace(table, expected=int(listed.sum()), rows=record_rows(records))
 
     def _counts(
         self,
@@ -251,7 +250,8 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         memory = of_cells(cells * (1 + bands), domain.columns, rows, step)
         if number := _copies(product.mechanism):  # kept are the cells that each copy has records in
             kept = memory.kept + 16 * number * min(cells, n_records)
-            memory = replace(memory, write=memory.write + 400 * cells, kept=kept)
+            pairs = len(domain.columns) * (len(domain.columns) - 1) // 2
+            memory = replace(memory, write=memory.write + (400 + 8 * pairs) * cells, kept=kept)
         return memory
 
     def stated(
@@ -543,6 +543,9 @@ class Microdata(CountsProduct):
         uniform = product.expected_error.uniform_share
         part = f"; {uniform:.0%} of them are uniform over the cells" if uniform else ""
         without = ", which removes those" if uniform else ""
+        many = f"{self.most_records(product):,} synthetic records"
+        if noisy and product.target.adjacency is Adjacency.ADD_REMOVE:
+            many = "synthetic records, as many as the noisy counts add up to,"
         padded = ""
         if product.domain.absent:
             padded = (
@@ -550,8 +553,7 @@ class Microdata(CountsProduct):
                 "file has fewer rows. "
             )
         item = (
-            f"- `{product.name}`: {self.most_records(product):,} synthetic records over "
-            f"{self.cells_in_words(product.domain)}{part}"
+            f"- `{product.name}`: {many} over {self.cells_in_words(product.domain)}{part}"
             f"{_FROM_NOISE.format(product.mechanism.name) if noisy else ''}. {padded}For counts "
             f"use `{table}`{without}: {self.typical_error(product, plan)}"
         )

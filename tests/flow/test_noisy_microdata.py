@@ -252,3 +252,25 @@ def test_copies_without_a_mechanism_are_those_of_marginals(agency: Any) -> None:
     agency.replace_products(COPIED.replace(" mechanism: gaussian,", ""))
     (product,) = load(agency.config).plan().products
     assert (product.mechanism.name, product.mechanism.copies) == ("marginals", 3)
+
+
+def test_of_a_private_size_there_are_as_many_as_the_noisy_counts_add_up_to(agency: Any) -> None:
+    agency.replace(
+        "replace_one, unit: record, n_records: 400",
+        "add_remove, unit: record, n_records: {about: 300}",
+    )
+    agency.replace_products(COPIED)
+    agency.replace("dataset: testdata", "dataset: panel")
+    agency.dataset = "panel"
+    agency.register(adjacency="add_remove", n_records=None, epsilon="30", delta="1e-3")
+    bundle = agency.run(insecure_seed=5).bundle
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]["copied"]
+    found = stated["estimated_records"]
+    assert abs(found - 300) > 20 and abs(found - 400) < 100
+    assert table_of(bundle, "copied").num_rows == found
+    assert table_of(bundle, "copied_copies").num_rows == 3 * found
+    assert (
+        "`copied`: synthetic records, as many as the noisy counts"
+        in (bundle / "README.md").read_text()
+    )
+    assert check_reprint(reprint(bundle, from_options(["publish.formats=[csv]"])).bundle)

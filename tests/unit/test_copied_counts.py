@@ -117,6 +117,12 @@ def test_cells_that_are_empty_stay_empty() -> None:
     assert np.abs(drawn[true > 0] - 100).mean() < 12
 
 
+def test_where_nothing_is_hidden_copies_are_the_table() -> None:
+    counts = np.random.default_rng(3).multinomial(N, shares())
+    found = CopiedCounts.of(DOMAIN, CELLS, counts.astype(np.float64), 0.0, N)
+    assert np.array_equal(found.draw(np.random.default_rng(1)), counts)
+
+
 def test_structural_zeros_have_no_records() -> None:
     domain = replace(DOMAIN, zeros=(ZeroPattern((("pay", ((5, 5),)), ("school", ((0, 0),)))),))
     cells = domain.possible_cells()
