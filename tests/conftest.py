@@ -102,6 +102,7 @@ class Agency:
     text: str = CONFIG
     dataset: str = "testdata"
     address: str | None = None  # of the ledger, if it is not in the home
+    bundle: Path | None = None  # of a release that the tests of a module share
 
     @property
     def home(self) -> Home:
@@ -294,6 +295,21 @@ def founded(
 def agency(tmp_path: Path, founded: Callable[..., Agency]) -> Agency:
     """A fresh agency."""
     return founded(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def pressed(
+    request: pytest.FixtureRequest,
+    founded: Callable[..., Agency],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Agency:
+    """An agency as the module's ``opened`` makes it, with a release, ``bundle``.
+
+    Tests only read it.
+    """
+    made: Agency = request.module.opened(founded(tmp_path_factory.mktemp("pressed")))
+    made.bundle = made.run().bundle
+    return made
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

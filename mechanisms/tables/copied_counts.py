@@ -99,22 +99,27 @@ class _Counts:
             chances /= chances.sum()
         return cls(values, errors, means, kinds, places)
 
+    @property
+    def rows(self) -> Codes:
+        """int64[L]: of each cell its row in ``values``."""
+        return np.arange(len(self.values)) if self.places is None else self.places
+
     def uncut(self, rng: np.random.Generator) -> Floats:
         """Noisy counts less another draw of the noise, float64[L], which may be negative."""
-        places = np.arange(len(self.values)) if self.places is None else self.places
-        return self.values[places] + self.errors[places] * rng.standard_normal(len(places))
+        rows = self.rows
+        return self.values[rows] + self.errors[rows] * rng.standard_normal(len(rows))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Counts of all cells, float64[L], at least 0."""
         from scipy.special import log_ndtr, ndtri_exp
 
-        places = np.arange(len(self.values)) if self.places is None else self.places
-        reached = self.kinds.cumsum(axis=1)[:, :-1][places]
-        kind = (rng.random((len(places), 1)) > reached).sum(axis=1)
-        y, s = self.values[places], self.errors[places]
+        rows = self.rows
+        reached = self.kinds.cumsum(axis=1)[:, :-1][rows]
+        kind = (rng.random((len(rows), 1)) > reached).sum(axis=1)
+        y, s = self.values[rows], self.errors[rows]
         middle = y - s**2 / np.append(np.inf, self.means)[kind]
         # By the upper tail of the law that is cut off at 0, in logarithms: far tails keep digits.
-        tail = np.log1p(-rng.random(len(places))) + log_ndtr(middle / s)
+        tail = np.log1p(-rng.random(len(rows))) + log_ndtr(middle / s)
         drawn = np.maximum(middle - s * ndtri_exp(tail), 0.0)
         return np.where(kind > 0, drawn, 0.0)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ def advice(name: str, number: int) -> str:
         f" For intervals of anything else compute it on each of the {number} sets of records in "
         f"`{name}_copies`, and combine the results as below."
     )
+
+
+def from_copies(name: str, resources: Sequence[Mapping[str, Any]]) -> str:
+    """What a report says of the copies, after where to take a product's counts; or nothing."""
+    copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
+    return f", and those of anything else from data/{name}_copies" if copied else ""
 
 
 def copies_table(

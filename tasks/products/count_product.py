@@ -48,7 +48,13 @@ from statpress.tasks.products.band_files import (
     band_note,
     band_tables,
 )
-from statpress.tasks.products.copied_records import NOTE, Batches, advice, copies_table
+from statpress.tasks.products.copied_records import (
+    NOTE,
+    Batches,
+    advice,
+    copies_table,
+    from_copies,
+)
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,
@@ -193,7 +199,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
             records = self._records(product, stem, derived)
             tables.append(records)
             if number := _copies(product.mechanism):
-                of_copy = None if derived is None else _batches_of_copies(product, derived, number)
+                of_copy = None if derived is None else _batches_of_copies(derived, number)
                 tables.append(copies_table(records, product.domain, number, of_copy))
         bands = {} if derived is None else derived.bands
         return Publication((*tables, *band_tables(product, product.further, bands)))
@@ -311,7 +317,7 @@ def _copies(mechanism: TableMechanism) -> int:
     return getattr(mechanism, "copies", None) or 0
 
 
-def _batches_of_copies(product: Counted, derived: DerivedCounts, number: int) -> Batches:
+def _batches_of_copies(derived: DerivedCounts, number: int) -> Batches:
     """What each copy has: a generator of its own, which follows from what was released."""
     from statpress.mechanisms.tables.copied_counts import CopiedCounts
 
@@ -570,14 +576,12 @@ class Microdata(CountsProduct):
         """The columns and the pairs, from the table of estimates."""
         table = self._estimates(folder, name, stated, resources)
         anchor = f"product-{name}"
-        copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
-        beside = f", and those of anything else from data/{name}_copies" if copied else ""
         lead = Prose(
             [
                 "Records of no real person: a new sample, drawn from the confidential table with "
                 "noise. Explore them, and write and test programs with them. Intervals computed "
                 "from them alone are too short: take figures that have to be sure, with their "
-                f"errors, from the table of estimates beside them{beside}."
+                f"errors, from the table of estimates beside them{from_copies(name, resources)}."
             ]
         )
         if table is None:

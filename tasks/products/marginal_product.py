@@ -55,6 +55,7 @@ from statpress.tasks.products.copied_records import (
     advice,
     copies_table,
     free_name,
+    from_copies,
 )
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
@@ -132,14 +133,13 @@ def part_of(
     """What to explore, the columns' distributions, then the pairs."""
     fields = {field["name"]: field for field in _fields(name, stated, resources)}
     drawn = list(fields)[:MOST_COLUMNS]
-    copied = any(Path(each["path"]).stem == f"{name}_copies" for each in resources)
     lead = Prose(
         [
             f"Each of the {len(fields)} columns, and the pairs of columns that were measured, "
             "are distributed in these records as in the confidential ones, but for noise. Explore "
             "them, and write and test programs with them. Intervals computed from them alone are "
             f"too short: take those of counts from data/{name}_tables"
-            + (f", and those of anything else from data/{name}_copies." if copied else ".")
+            f"{from_copies(name, resources)}."
         ]
     )
     records, tables, pairs = (

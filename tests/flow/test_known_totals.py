@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +45,6 @@ def opened(agency: Any) -> Any:
 @pytest.fixture
 def known(agency: Any) -> Any:
     return opened(agency)
-
-
-@pytest.fixture(scope="module")
-def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
-    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
-    agency.bundle = agency.run().bundle
-    return agency
 
 
 def test_known_totals_are_met_and_published_and_not_drawn(pressed: Any) -> None:

@@ -78,7 +78,7 @@ def places(agency: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
+    """An agency with places and a release, as ``bundle``, which tests only read."""
     agency = located(founded(tmp_path_factory.mktemp("pressed")))
     agency.bundle = agency.run().bundle
     return agency

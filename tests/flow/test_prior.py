@@ -55,7 +55,7 @@ def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def following(pressed: Any, tmp_path: Path) -> Any:
-    """The same in a folder of its own, with its release as ``first``, which the next one is after.
+    """A copy of the pressed agency, with its release as ``first``, which the next one is after.
 
     A test may change all of it.
     """

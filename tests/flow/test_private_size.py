@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +67,6 @@ def opened(agency: Any) -> Any:
 @pytest.fixture
 def private(agency: Any) -> Any:
     return opened(agency)
-
-
-@pytest.fixture(scope="module")
-def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
-    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
-    agency.bundle = agency.run().bundle
-    return agency
 
 
 def of_size(agency: Any, n: int) -> None:

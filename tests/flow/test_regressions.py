@@ -57,7 +57,7 @@ def regressing(agency: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, whose report has pictures; nobody changes it."""
+    """An agency with a release, as ``bundle``, whose report has pictures; tests only read it."""
     agency = opened(founded(tmp_path_factory.mktemp("pressed")))
     agency.replace("plots: false", "plots: true")
     agency.bundle = agency.run().bundle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -51,14 +50,6 @@ def opened(agency: Any) -> Any:
 @pytest.fixture
 def sampled(agency: Any) -> Any:
     return opened(agency)
-
-
-@pytest.fixture(scope="module")
-def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
-    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
-    agency.bundle = agency.run().bundle
-    return agency
 
 
 def test_every_mechanism_serves_its_product(pressed: Any) -> None:

@@ -46,7 +46,7 @@ def blocked(agency: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
+    """An agency with a release of a known seed, as ``bundle``, which tests only read."""
     agency = opened(founded(tmp_path_factory.mktemp("pressed")))
     agency.bundle = agency.run(insecure_seed=11).bundle
     return agency

@@ -51,14 +51,6 @@ def units(agency: Any) -> Any:
     return opened(agency)
 
 
-@pytest.fixture(scope="module")
-def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
-    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
-    agency.bundle = agency.run().bundle
-    return agency
-
-
 def test_a_release_of_units(pressed: Any) -> None:
     bundle = pressed.bundle
     plan = load(pressed.config).plan()

@@ -57,14 +57,6 @@ def weighted(agency: Any) -> Any:
     return opened(agency)
 
 
-@pytest.fixture(scope="module")
-def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same with a release, as ``bundle``, which tests only read."""
-    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
-    agency.bundle = agency.run().bundle
-    return agency
-
-
 def test_records_have_weights_that_add_up_to_public_totals(pressed: Any) -> None:
     bundle = pressed.bundle
     release = statpress.open(bundle)

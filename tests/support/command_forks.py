@@ -85,18 +85,20 @@ def printed_in_fork(
 
 
 def _call(function: Callable[..., object], arguments: tuple[object, ...], folder: Path) -> Never:
-    """Call a function in this process, and end."""
-    code = 1
+    """Call a function in this process, and end with the exit code that it asks for."""
+    code: object = 1
     try:
         _speak_into(folder)
         function(*arguments)
         code = 0
+    except SystemExit as end:
+        code = end.code or 0
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        os._exit(code if isinstance(code, int) else 1)
 
 
 def _speak_into(folder: Path) -> None:
@@ -135,31 +137,25 @@ def _become(
     program: str = "statpress",
 ) -> Never:
     """Do in this process what the console script does, and end."""
-    code: object = 1
-    try:
-        _speak_into(folder)
-        os.environ.clear()
-        os.environ |= environment
-        os.chdir(cwd)
-        if "prefect.context" in sys.modules:
-            sys.modules["prefect.context"].refresh_global_settings_context()
-        if program == ENGINE or arguments[0] in PRESSING:
-            import statpress.flows.runner
+    _call(_command, (arguments, environment, cwd, program), folder)
 
-            statpress.flows.runner.Inspector = victims.InProcess
-        if arguments[0] == "deploy" and program == "statpress":
-            subprocess.run = _run_prefect  # type: ignore[assignment]
-        sys.argv = [program, *arguments]
-        _main(program)()
-        code = 0
-    except SystemExit as end:
-        code = end.code or 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else 1)
+
+def _command(
+    arguments: tuple[str, ...], environment: dict[str, str], cwd: Path, program: str
+) -> None:
+    os.environ.clear()
+    os.environ |= environment
+    os.chdir(cwd)
+    if "prefect.context" in sys.modules:
+        sys.modules["prefect.context"].refresh_global_settings_context()
+    if program == ENGINE or arguments[0] in PRESSING:
+        import statpress.flows.runner
+
+        statpress.flows.runner.Inspector = victims.InProcess
+    if arguments[0] == "deploy" and program == "statpress":
+        subprocess.run = _run_prefect  # type: ignore[assignment]
+    sys.argv = [program, *arguments]
+    _main(program)()
 
 
 def _main(program: str) -> Callable[[], object]:
