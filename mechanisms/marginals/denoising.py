@@ -878,7 +878,7 @@ def _column_shares(
     """Of ``smoothed_shares``, for a measured column."""
     total = float(residuals.values[()])
     shares, variance = residuals.table((column,)) / total, residuals.variances[(column,)]
-    earlier = None if prior is None else functools.partial(prior.shares, column)
+    earlier = None if prior is None else functools.partial(prior.shares, column, n=total)
     return smoothed_shares(declared, shares, variance / total**2, rng, earlier)
 
 

@@ -271,7 +271,7 @@ def release_marginals(
     if prior is not None:
         total = first.residuals().present(first.n_records)
         noisy = {t.group[0]: (t.counts / t.counts.sum(), t.variance / total**2) for t in one_way}
-        first = replace(first, prior=prior.borne_out(noisy))
+        first = replace(first, prior=prior.borne_out(noisy, n=total))
     groups = [(group, weight) for group, weight in workload if group not in known]
     if not groups:
         return first

@@ -23,7 +23,7 @@ from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.measurement import references
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.prior import Prior
-from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.marginals.residuals import NoisyMarginals, centred
 from statpress.mechanisms.marginals.synthesis import Beginning
 from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.mechanism import Target
@@ -254,9 +254,9 @@ def test_pairs_of_a_column_that_changed_much_are_dropped() -> None:
     pairs = {(0, 1): np.full((2, 2), 0.25), (1, 2): np.full((2, 2), 0.25)}
     prior = prior_of(pairs, (2, 2, 2))
     noisy = {0: np.array([0.9, 0.1]), 1: np.array([0.52, 0.48]), 2: np.array([0.49, 0.51])}
-    kept = prior.borne_out({column: (shares, 1e-5) for column, shares in noisy.items()})
+    kept = prior.borne_out({column: (shares, 1e-5) for column, shares in noisy.items()}, n=1000)
     assert list(kept.pairs) == [(1, 2)]
-    hidden = prior.borne_out({column: (shares, 1.0) for column, shares in noisy.items()})
+    hidden = prior.borne_out({column: (shares, 1.0) for column, shares in noisy.items()}, n=1000)
     assert list(hidden.pairs) == [(0, 1), (1, 2)]
 
 
@@ -264,13 +264,33 @@ def test_shares_are_drawn_to_the_earlier_ones_as_far_as_they_agree() -> None:
     prior = replace(prior_of({}, (4,)), one_way=(np.array([0.4, 0.3, 0.2, 0.1]),))
     near, far = np.array([0.44, 0.26, 0.22, 0.08]), np.array([0.1, 0.2, 0.3, 0.4])
     for noisy, low, high in ((near, 0.0, 0.5), (far, 0.8, 1.0)):
-        logs, means, left = prior.shares(0, noisy, 1e-3)
+        logs, means, left = prior.shares(0, noisy, 1e-3, n=10**5)
         weights = np.exp(logs - logs.max())
         mean = weights @ means / weights.sum()
         np.testing.assert_allclose(means.sum(axis=1), 1.0)
         kept = np.abs(mean - prior.one_way[0]).sum() / np.abs(noisy - prior.one_way[0]).sum()
         assert low <= kept <= high
         assert (left < 1e-3).all()
+
+
+@pytest.mark.parametrize(("number", "least", "most"), [(2000, 0.94, 1.0), (10**12, 0.0, 0.92)])
+def test_two_samples_differ_where_nothing_drifted(number: int, least: float, most: float) -> None:
+    """The twin, told of so many records that none is there by chance, is too sure."""
+    rng = np.random.default_rng(8)
+    inside = []
+    for _ in range(1000):
+        shares = rng.dirichlet(np.full(3, 2.0))
+        then, now = rng.multinomial(2000, shares, 2) / 2000
+        known, noisy = (year + 0.0065 * centred(rng.standard_normal(3)) for year in (then, now))
+        known = np.maximum(known, 0.0)
+        prior = replace(prior_of({}, (3,)), one_way=(known,), variances=(0.0065**2,))
+        logs, means, left = prior.shares(0, noisy, 0.0065**2, n=number)
+        weights = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+        mean = weights @ means
+        variances = weights @ (left - left**2 / left.sum(axis=1, keepdims=True))
+        sd = np.sqrt(variances + weights @ (means - mean) ** 2)
+        inside.append(np.abs(now - mean) <= 1.96 * sd)
+    assert least <= np.mean(inside) <= most
 
 
 def test_a_private_size_may_have_a_prior_too() -> None:
