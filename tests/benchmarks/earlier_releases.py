@@ -38,8 +38,10 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from statpress.mechanisms.domain.domain import Domain
+    from statpress.mechanisms.marginals.analyses import Analyses
     from statpress.mechanisms.marginals.prior import Prior
     from statpress.mechanisms.marginals.residuals import NoisyMarginals
+    from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 EPSILONS, SEEDS, DELTA = (0.3, 1.0, 3.0), 20, 1e-6
@@ -184,26 +186,40 @@ def intervals(release: NoisyMarginals, codes: Codes, rng: np.random.Generator) -
 
     domain, residuals = release.domain, release.residuals()
     alone = Analyses(domain=domain, residuals=residuals)
-    both = {"own": alone, "with": PriorAnalyses(**vars(alone), released=release)}
+    both = PriorAnalyses(**vars(alone), released=release)
     found = {}
     for kind, size in (("columns", 1), ("pairs", 2)):
         groups = sorted(g for g, v in residuals.variances.items() if len(g) == size and v)
-        cells = [
-            (groups[at], place)
-            for at in rng.permutation(len(groups))[: None if size == 1 else MOST_PAIRS]
-            for place in np.ndindex(*(domain.columns[column].size for column in groups[at]))
-        ]
-        for name, analyses in both.items():
+        most = None if size == 1 else MOST_PAIRS
+        kept = [groups[at] for at in rng.permutation(len(groups))[:most]]
+        ends = {
+            "own": [_wald(alone, group) for group in kept],
+            "with": [_quantiles(both, group) for group in kept],
+        }
+        true = [_true(codes, domain, group).ravel() * len(codes) for group in kept]
+        for name, each in ends.items():
             inside, widths = [], []
-            for group, place in cells:
-                where = {domain.names[c]: [code] for c, code in zip(group, place, strict=True)}
-                answer = analyses.count(where)
-                true = float(_true(codes, domain, group)[place]) * len(codes)
-                inside.append(answer.lower - 1e-6 <= true <= answer.upper + 1e-6)
-                widths.append(answer.upper - answer.lower)
+            for (lower, upper), counts in zip(each, true, strict=True):
+                inside.extend((lower - 1e-6 <= counts) & (counts <= upper + 1e-6))
+                widths.extend(upper - lower)
             found[f"{name} {kind}"] = float(np.mean(inside)) if inside else float("nan")
             found[f"{name} {kind} width"] = float(np.mean(widths)) if inside else float("nan")
     return found
+
+
+def _wald(analyses: Analyses, group: Sequence[int]) -> NDArray[np.float64]:
+    """Lower and upper ends of 95 % intervals of a group's counts, float64[2, cells]."""
+    columns = [analyses.domain.columns[column] for column in group]
+    names = [column.name for column in columns]
+    cells = itertools.product(*(range(column.size) for column in columns))
+    found = [analyses.count(dict(zip(names, ([c] for c in cell), strict=True))) for cell in cells]
+    return np.array([[each.lower for each in found], [each.upper for each in found]])
+
+
+def _quantiles(analyses: PriorAnalyses, group: Sequence[int]) -> NDArray[np.float64]:
+    """Those with the prior, float64[2, cells], of all cells of a draw at once."""
+    drawn = [own.residuals.table(group).ravel() for own in analyses._draws]
+    return np.quantile(drawn, [0.025, 0.975], axis=0)
 
 
 def ratios(rows: list[dict[str, float]]) -> dict[str, float]:
