@@ -36,9 +36,10 @@ def upload_lines(uploads: Sequence[Uploaded]) -> Iterator[str]:
 
 
 def outcome_facts(
-    outcome: Outcome, remaining: Loss | None, timings: dict[str, float] | None
+    outcome: Outcome, left: tuple[Loss | None, str | None], timings: dict[str, float] | None
 ) -> dict[str, Any]:
-    """What a run did."""
+    """What a run did, and what is left after it, perhaps for a period."""
+    remaining, period = left
     facts: dict[str, Any] = {
         "run_id": outcome.run_id,
         "dataset": outcome.dataset,
@@ -50,6 +51,7 @@ def outcome_facts(
         "ledger_entry": outcome.ledger_entry,
         "publishable": outcome.publishable,
         "remaining": loss_facts(remaining),
+        **({"remaining_for": period} if period else {}),
     }
     if outcome.uploads:
         facts |= upload_facts(outcome.uploads)
@@ -58,13 +60,14 @@ def outcome_facts(
     return facts
 
 
-def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
+def outcome_report(outcome: Outcome, left: tuple[Loss | None, str | None]) -> str:
     """What a run did, in a few lines."""
+    remaining, period = left
     prepared = outcome.status is Status.PREPARED
     lines = [
         f"{'Prepared' if prepared else 'Published'} {outcome.bundle}",
         f"  charged   epsilon {outcome.epsilon}, delta {outcome.delta}",
-        f"  remaining {remaining_text(remaining)}",
+        f"  remaining {remaining_text(remaining)}{f', for {period}' if period else ''}",
         f"  ledger    {outcome.ledger_entry}",
     ]
     if not outcome.publishable:

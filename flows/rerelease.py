@@ -136,7 +136,7 @@ def propose(
     else:
         order = revision(bundle, manifest, revised, overrides)
     release = load_order(order)
-    if release.frame is None:  # about what it was; the run counts it
+    if release.config.privacy.is_from_source:  # about what it was; the run counts it
         release = release.sized(stated_units(bundle), Size.ROUGH)
     plan = plan_for_account(home, release, release.plan())
     planned = PlannedOrder(order, release, plan)

@@ -134,11 +134,22 @@ def run_due(
         StatpressError: Of the first release that fails; those before it stand.
     """
     outcomes: list[T] = []
+    released: list[str] = []
     while True:
         due = run_inside(context, lambda: find_due(context, order, quietly=bool(outcomes)))
         if due.period is None:
             return outcomes, due
-        outcomes.append(press_one(order.at_period(due.period), due.period))
+        try:
+            outcomes.append(press_one(order.at_period(due.period), due.period))
+        except StatpressError:
+            if released:
+                context.notify(
+                    f"Before {due.period} stopped, {' and '.join(released)} "
+                    f"{'was' if len(released) == 1 else 'were'} released, which stands."
+                )
+                context.deliver_notices()
+            raise
+        released.append(due.period)
 
 
 def run_publication(context: RunContext, run_id: str) -> Outcome:

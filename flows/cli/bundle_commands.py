@@ -45,12 +45,13 @@ Products = Annotated[
 ]
 
 
-Columns = Annotated[
+Listed = Annotated[
     list[str] | None,
     Parameter(
         consume_multiple=True, help="Columns whose cells are listed; without any, one sum is."
     ),
 ]
+Columns = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 By = Annotated[
     list[str] | None,
     Parameter(consume_multiple=True, help="Columns whose cells have a figure each."),
@@ -200,7 +201,7 @@ def refine(
 def query(
     bundle: str,
     *,
-    columns: Columns = None,
+    columns: Listed = None,
     where: Conditions = None,
     mean: str | None = None,
     total: str | None = None,

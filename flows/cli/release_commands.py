@@ -139,7 +139,7 @@ def plan(
         compare: Show what every mechanism would do for each product.
         html: Write a page for deciding before paying, with the errors at other budgets.
     """
-    from statpress.configs.loading import PlannedOrder
+    from statpress.configs.loading import PlannedOrder, leaves_period_open, load_order
     from statpress.flows import plan_facts as reports
     from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
     from statpress.tasks.ledger.entries import Loss
@@ -155,9 +155,15 @@ def plan(
         from statpress.tasks.release.plan_page import check_page
 
         check_page(html)
-    order, place = PlannedOrder.of(order_of(config, set_, period)), home_of(home)
+    written, place = order_of(config, set_, period), home_of(home)
     calendar = None
-    if order.release.config.series is not None:
+    if leaves_period_open(written):
+        from statpress.tasks.release.series_periods import calendar_of
+
+        calendar = calendar_of(place, load_order(written))
+        written = written.at_period(str(calendar.first_open))
+    order = PlannedOrder.of(written)
+    if calendar is None and order.release.config.series is not None:
         from statpress.tasks.release.series_periods import calendar_of
 
         calendar = calendar_of(place, order.release)
@@ -175,7 +181,7 @@ def plan(
             check_period(account, order.release.period_text)
         except PolicyMismatchError as error:
             stopping.append(error)
-    written: dict[str, Any] = {}
+    page: dict[str, Any] = {}
     if html is not None:
         from statpress.flows.terminal import Progress
         from statpress.tasks.release.plan_page import write_plan_page
@@ -184,7 +190,7 @@ def plan(
             write_plan_page(
                 html, place, order.release, planned, remaining, stopping, progress.announce
             )
-        written = {"page": str(html)}
+        page = {"page": str(html)}
 
     def facts() -> dict[str, Any]:
         compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
@@ -193,12 +199,14 @@ def plan(
         if account is not None and account.has_design:
             said |= {"design": account.design, "design_in_words": account.panel.words}
         if calendar is not None:
-            said |= {"series": calendar.facts()}
-        return said | stops | compared | written
+            said |= {"series": calendar.facts() | {"planned": str(order.release.period)}}
+        return said | stops | compared | page
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, planned, remaining)
-        yield from () if calendar is None else calendar.words()
+        if calendar is not None:
+            yield f"Series {calendar.name}, planned here: {order.release.period}."
+            yield from calendar.words()
         if account is not None and account.has_design:
             yield design_in_words(account)
         if account is not None and calendar is not None:
@@ -400,7 +408,7 @@ def outcome_result(
     from statpress.flows import facts as reports
     from statpress.tasks.ledger.home_ledger import remaining_after
 
-    remaining = remaining_after(context.home, outcome.dataset, outcome.run_id)
+    left = remaining_after(context.home, outcome.dataset, outcome.run_id)
     spent = None
     if planned is not None:
         total = time.perf_counter() - started
@@ -409,13 +417,13 @@ def outcome_result(
         spent |= {"orchestrator, and between steps": rest, "total": total}
 
     def report() -> Iterator[Any]:
-        yield reports.outcome_report(outcome, remaining)
+        yield reports.outcome_report(outcome, left)
         if spent is not None:
             yield timings_report(spent)
 
     return Result(
         json=json,
-        facts=lambda: reports.outcome_facts(outcome, remaining, spent) | dict(facts or {}),
+        facts=lambda: reports.outcome_facts(outcome, left, spent) | dict(facts or {}),
         report=report,
     )
 

@@ -107,11 +107,11 @@ def publish(
     with Progress(shown=not json) as progress:
         context = plain_context(home_of(home), orchestrated=not no_orchestrator, listener=progress)
         outcome = run_publication(context, run_id)
-    remaining = remaining_after(context.home, outcome.dataset, outcome.run_id)
+    left = remaining_after(context.home, outcome.dataset, outcome.run_id)
     return Result(
         json=json,
-        facts=lambda: reports.outcome_facts(outcome, remaining, None),
-        report=lambda: reports.outcome_report(outcome, remaining),
+        facts=lambda: reports.outcome_facts(outcome, left, None),
+        report=lambda: reports.outcome_report(outcome, left),
     )
 
 

@@ -259,6 +259,11 @@ class Panel:
         return self.design.most + self.besides
 
     @property
+    def reach(self) -> int:
+        """Periods after which more of the same charge no person more."""
+        return max(self.most, self.design.within or 0)
+
+    @property
     def _whole(self) -> Design:
         """The design that has all sets of periods of whoever is in the one in force."""
         return replace(self.design, most=self.most, within=None) if self.besides else self.design

@@ -291,13 +291,17 @@ def remaining_budget(home: Home, dataset: str, period: str | None = None) -> Los
     return account.remaining_for(period) if account else None
 
 
-def remaining_after(home: Home, dataset: str, run_id: str) -> Loss | None:
-    """What the ledger still grants the period that a run was charged to."""
+def remaining_after(home: Home, dataset: str, run_id: str) -> tuple[Loss | None, str | None]:
+    """What the ledger still grants the period that a run was charged to, and that period.
+
+    There is no loss without an account, and no period of an account without a design.
+    """
     account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
     if account is None:
-        return None
+        return None, None
     charge = account.charges.get(run_id)
-    return account.remaining_for(charge.period if charge else None)
+    period = charge.period if charge else None
+    return account.remaining_for(period), period if account.has_design else None
 
 
 def standing_charges(account: Account | None) -> list[Mapping[str, Any]]:

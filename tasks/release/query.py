@@ -253,8 +253,19 @@ class Measured:
             error.next_step = (
                 f"Ask about columns that were measured together: see {self.listing}. Another "
                 "release measures those that its config names under 'pairs' or 'groups'."
+                f"{self._otherwise}"
             )
             raise
+
+    @property
+    def _otherwise(self) -> str:
+        """What else may know of columns that were not measured together."""
+        ways = []
+        if written_file(self.folder, f"{self.name}_copies") is not None:
+            ways.append("the copies (--copies), which take what is not known as uncertain")
+        if self.stated.get("prior"):
+            ways.append("the tables with the earlier release (--with-prior)")
+        return f" Or ask {', or '.join(ways)}." if ways else ""
 
     def _weighting(self, question: Question) -> dict[str, Any]:
         """By what records count, and the public total that sums are scaled to, if there is one."""

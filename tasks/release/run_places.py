@@ -445,6 +445,8 @@ def lasting_in_words(account: Account, loss: Loss, first: str, like: str = "") -
     cost = f"{loss.within(account.limit.amounts)}{like}"
     if not number:
         return f"The budget does not last for {first}, if that is charged {cost}."
+    if number == LOOKED_AHEAD and account.has_design and account.panel.reach <= LOOKED_AHEAD:
+        return f"The budget does not run out, if every period is charged {cost}."
     if number == LOOKED_AHEAD:
         return f"The budget lasts to {until} at least, if every period is charged {cost}."
     return f"The budget lasts to {until} and no longer, if every period is charged {cost}."

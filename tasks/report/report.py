@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from statpress.configs.series import stated_series
 from statpress.configs.sources import AnySourceConfig
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.accounting.trade_off import missed_by_points
@@ -278,17 +279,29 @@ class PublicWords:
         return self.words(product).get("title", product)
 
     @functools.cached_property
+    def _config(self) -> Any:
+        """The values of ``config.yaml``; None if it cannot be read."""
+        path = self.folder / "config.yaml"
+        try:
+            return parse(path.read_text(encoding="utf-8"), path.name).value
+        except (ConfigError, FileNotFoundError):
+            return None
+
+    @functools.cached_property
     def source_kind(self) -> str | None:
         """What the records were counted from, in words without its place; None if unknown."""
-        path = self.folder / "config.yaml"
-        if not path.is_file():
-            return None
         try:
-            stated = parse(path.read_text(encoding="utf-8"), path.name).value["source"]
+            stated = self._config["source"]
             kind: str = TypeAdapter(AnySourceConfig).validate_python(stated).kind
-        except (ConfigError, ValidationError, KeyError, TypeError):
+        except (ValidationError, KeyError, TypeError):
             return None  # of another version
         return kind
+
+    @property
+    def period(self) -> str:
+        """Of a series the period that the release is of; empty for other releases."""
+        series = stated_series(self._config)
+        return "" if series is None or series.of is None else str(series.of)
 
     @property
     def created(self) -> str:

@@ -99,7 +99,7 @@ def test_printed_commands_carry_the_home_that_was_given(
     )  # fmt: skip
 
     def printed() -> str:
-        show(outcome_report(outcome, None))
+        show(outcome_report(outcome, (None, None)))
         show_error(ApprovalError("It waits."), as_json=False)
         Progress(shown=False).notify(f"statpress ledger void {RUN} --reason …")
         said = officer.capsys.readouterr()

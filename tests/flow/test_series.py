@@ -201,6 +201,17 @@ def test_a_source_that_a_gate_refuses_is_left_to_a_person(office: Office) -> Non
     assert office.latest.parts[0] == "2026-02"
 
 
+def test_what_was_released_before_a_period_stopped_is_said(office: Office) -> None:
+    office.deliver("2026-01", "2026-02", "2026-03")
+    office.table = office.table.slice(0, N - 1)
+    office.deliver("2026-03")
+    with pytest.raises(SourceError):
+        office.release_due()
+    words = "Before 2026-03 stopped, 2026-01 and 2026-02 were released, which stands."
+    assert office.heard.texts[-1] == words
+    assert [period for period, made in office.bundles().items() if made] == ["2026-01", "2026-02"]
+
+
 def test_without_the_runs_of_periods_one_would_be_released_twice(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,7 +308,7 @@ def test_a_plan_says_how_long_the_budget_lasts_and_how_to_register_a_series(
     assert "The budget lasts to 2026-03 and no longer" in shown
     office.agency.dataset = "panel"
     office.agency.amend(design="any 2 months")
-    assert "The budget lasts to 2028-02 at least" in planned()
+    assert "The budget does not run out, if every period is charged" in planned()
 
 
 def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -> None:
@@ -397,8 +408,12 @@ def test_the_commands(
         "name": "lfs",
         "due": {"2026-01": "released", "2026-02": "open", "2026-03": "released", "2026-04": "open"},
         "next": {"period": "2026-05", "due": "2026-06-11"},
+        "planned": "2026-04",
     }
     assert "Series lfs, open: 2026-02, 2026-04." in list(planned.report())
+    first_open = plan(config, home=home)  # without a period
+    assert first_open.facts()["series"]["planned"] == "2026-02"
+    assert "Series lfs, planned here: 2026-02." in list(first_open.report())
     again = rerelease(Path(one.facts()["bundle"]), renew=True, yes=True, home=home,
                       no_orchestrator=True, json=True)  # fmt: skip
     assert Path(again.facts()["bundle"]).parent.name == "2026-03"

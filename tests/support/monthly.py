@@ -85,7 +85,7 @@ class Office:
 
     def release_due(self) -> tuple[list[str], str, list[str]]:
         """The periods that a schedule releases, why no further one, and what it says."""
-        heard = Heard()
+        self.heard = heard = Heard()
 
         def one(order: Order, period: str) -> str:
             run_release(self.context(heard), order)
