@@ -464,7 +464,7 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
         [
             *(cell["values"][name] for name in columns),
             *(_figure(cell[part], sums) for part in (*compared, *_PARTS)),
-            *(x if isinstance(x := cell[name], str) else f"{x:.4f}" for name in further),
+            *(x if isinstance(x := cell[name], str) else _part(x) for name in further),
             *([marked[cell["changed"]]] if compared else []),
         ]
         for cell in facts["cells"]
@@ -484,6 +484,11 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
 
 
 _PARTS = ("estimate", "standard_error", "lower", "upper")
+
+
+def _part(part: float) -> str:
+    """A share or a p-value; hardly any is not none."""
+    return "<0.0001" if 0 < part < 0.00005 else f"{part:.4f}"
 
 
 def _figure(figure: float, of_sum: bool) -> str:

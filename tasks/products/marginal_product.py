@@ -262,6 +262,23 @@ def _pairs(
     return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
 
 
+_OTHERWISE_KNOWN = (
+    (
+        ELSEWHERE,
+        "was measured by another product of the release",
+        "were measured by another product of the release",
+    ),
+    (
+        _CARRIED,
+        "was not measured and is as in an earlier release",
+        "were not measured and are as in an earlier release",
+    ),
+    (_ASSUMED, "was not measured", "were not measured"),
+    ("known", "is public and met exactly", "are public and met exactly"),
+)
+"""Relations that were not measured here, and what is said of one pair and of several."""
+
+
 def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     """How the pairs of columns are known, each counted once, and what was kept of them."""
     relations = Counter(row["relation"] for row in rows)
@@ -275,14 +292,9 @@ def kept_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{lost} lost, whose relations, if there are any, are weaker than their noise and "
             "hardly show in the records"
         )
-    if relations[ELSEWHERE]:
-        text += f". {relations[ELSEWHERE]:,} were measured by another product of the release"
-    if relations[_CARRIED]:
-        text += f". {relations[_CARRIED]:,} were not measured and are as in an earlier release"
-    if relations[_ASSUMED]:
-        text += f". {relations[_ASSUMED]:,} were not measured"
-    if relations["known"]:
-        text += f". {relations['known']:,} are public and met exactly"
+    for relation, one, more in _OTHERWISE_KNOWN:
+        if number := relations[relation]:
+            text += f". {number:,} {one if number == 1 else more}"
     return f"{text}."
 
 

@@ -147,7 +147,7 @@ def test_a_pair_that_only_another_product_measured_is_one_that_is_not_in_the_own
     assert rows["relation"] == ["measured elsewhere", "assumed independent", "measured"]
     assert [error is None for error in rows["standard_error"]] == [True, True, False]
     listed = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
-    assert "1 were measured by another product" in kept_in_words(listed)
+    assert "1 was measured by another product" in kept_in_words(listed)
 
 
 def test_nothing_enters_where_a_column_names_the_units() -> None:

@@ -113,10 +113,10 @@ def test_pairs_are_counted_in_one_sentence() -> None:
     assert module.kept_in_words(every) == (
         "6 of 8 pairs of columns were measured: 2 strong (Cramér's V of 0.15 or more), 1 weak, and "
         "3 lost, whose relations, if there are any, are weaker than their noise and hardly show in "
-        "the records. 1 were not measured. 1 are public and met exactly."
+        "the records. 1 was not measured. 1 is public and met exactly."
     )
     earlier = [{"relation": each["relation"]} for each in every]
-    assert module.kept_in_words(earlier).startswith("6 of 8 pairs of columns were measured. 1 were")
+    assert module.kept_in_words(earlier).startswith("6 of 8 pairs of columns were measured. 1 was")
 
 
 def test_a_reader_is_told_how_much_too_short_naive_intervals_are() -> None:
