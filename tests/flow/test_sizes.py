@@ -170,7 +170,9 @@ def test_an_account_bound_to_a_size_stays_so(unsized: Any) -> None:
     assert len(unsized.entries()) == before  # nothing was counted
 
 
-def test_a_renewal_is_proposed_for_about_the_size_before(unsized: Any) -> None:
+@pytest.mark.parametrize("size", ["from_source", "{from_source: true, about: 500}"])
+def test_a_renewal_is_proposed_for_about_the_size_before(unsized: Any, size: str) -> None:
+    unsized.replace("n_records: from_source", f"n_records: {size}")
     bundle = unsized.run().bundle
     proposal = propose(bundle, None, (), None, unsized.home)
     assert (proposal.plan.privacy.n_records, proposal.plan.privacy.size) == (N, Size.ROUGH)

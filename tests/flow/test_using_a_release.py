@@ -202,6 +202,7 @@ def test_what_was_not_measured_is_refused_with_the_remedy(bundle: Path) -> None:
         statpress.open(bundle).regress("prestige ~ educ:female")
     assert "under 'pairs' or 'groups'" in caught.value.next_step
     assert "people_pairs" in caught.value.next_step
+    assert "Or ask the copies (--copies)" in caught.value.next_step
 
 
 def test_what_the_publisher_accepted_is_said(bundle: Path, tmp_path: Path) -> None:

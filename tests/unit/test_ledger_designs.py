@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from census_ledger import KEY, TERMS, apply, charge, register, void
 
-from statpress.mechanisms.accounting.panel_design import LIFETIME, Design
+from statpress.mechanisms.accounting.panel_design import LIFETIME, Design, Panel
 from statpress.mechanisms.errors import (
     ApprovalError,
     InsufficientBudgetError,
@@ -569,6 +569,19 @@ def test_amendments_of_earlier_versions_go_on_as_they_were_meant(ledger: Ledger)
     account = replay([*entries, old]).accounts["census"]
     assert account.panel == ledger.account("census").panel
     assert account.panel.besides == 0
+
+
+@pytest.mark.parametrize("design", ["once", "any 3", "4 consecutive", "2 within 5"])
+@pytest.mark.parametrize("before", [[], ["3"], ["1", "5", "2", "4"]])
+def test_after_its_reach_a_design_charges_no_person_more(design: str, before: list[str]) -> None:
+    panel, amounts, most = Panel(Design.parse(design), besides=1), {}, []
+    for number, charged in enumerate([*before, *["1"] * 20], 600):
+        period = str(SeriesPeriod.at(number, "month"))
+        amounts[period] = Decimal(charged)
+        most.append(panel.largest(amounts, period))
+    alone = most[len(before) :]
+    assert len(set(alone[panel.reach - 1 :])) == 1
+    assert before or panel.most == 1 or alone[panel.most - 2] < alone[-1]
 
 
 @pytest.mark.parametrize("design", ["8", "any", "8 within 2", "", "any 8 days"])
