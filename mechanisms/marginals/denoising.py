@@ -206,6 +206,8 @@ _PRIOR_WEIGHT, _PRIOR_OF_A_CODE = 5.0, 1 / 8
 """Directions that the prior of a column's covariance counts as, at least and for each code: a few
 pairs say little of the covariance of a thousand codes, and their noise would be learnt."""
 _MODEL_ERROR = 0.25
+_NEAR = np.linspace(0.0, 0.5, 9)
+_STRONG = 2.0  # a logarithm: seven to one
 _INTERACTION = 0.15
 """Standard deviation of the logarithm of a cell's share for what its pairs do not say, in copies.
 With each column halved, the root mean square of log odds ratios of ratios in the 200 triples of
@@ -227,9 +229,15 @@ class Score:
     bias: float
     sigma: float
 
-    def near(self, other: Score) -> bool:
-        """Whether what it is a distance from is nearer than what ``other`` is one from."""
-        return self.distance < math.sqrt(max(other.distance**2 - self.distance**2, 0.0))
+    def gain(self, other: Score) -> float:
+        """How much likelier the pair is near what this is a distance from than what ``other`` is.
+
+        A logarithm. The distance is at most half of that between the two if it is near the one,
+        and all of it if it is the other.
+        """
+        apart = math.sqrt(max(other.distance**2 - max(self.distance, 0.0) ** 2, 0.0))
+        near = np.exp(self.evidence(apart * _NEAR) - (far := self.evidence(np.array([apart])))[0])
+        return float(np.log(near.mean())) if np.isfinite(far).all() else 0.0
 
     def evidence(self, distances: Floats) -> Floats:
         """Logarithms float64[P] of the likelihoods of true distances, in records."""
@@ -651,10 +659,11 @@ class Model:
             earlier,
         )
         for pair, (_, score) in earlier.items():
-            # Of what was not measured its score decides, if it has one.
-            if odds <= 0 or pair in residuals.values or score is None:
+            # Of what was not measured its score decides, if it has one: by strong evidence where
+            # the measured pairs do not bear the prior out.
+            if pair in residuals.values or score is None:
                 continue
-            if score.near(scores[pair]):
+            if score.gain(scores[pair]) + odds > (0.0 if odds > 0 else _STRONG):
                 nearer.add(pair)
         possible: dict[Group, Booleans] = {
             pair: possible_cells(pair, released.sizes, boxes) for pair in pairs
