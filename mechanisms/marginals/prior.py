@@ -17,7 +17,9 @@ place of .94).
 **Pairs** are measured deviations from a centre. The centre is the product of the columns, or the
 earlier table raked to the columns, with ``_MIXED`` of that product so that no cell is excluded for
 being empty then: whichever is likelier given what was measured of the pair. Where nothing was
-measured its score decides (``mechanisms.marginals.denoising``).
+measured its score decides, by strong evidence where the measured pairs do not bear the prior out
+(``mechanisms.marginals.denoising``): a strong pair that did not change has a small score, is not
+measured for that, and would be lost with a prior that is dropped as a whole.
 
 **Scores** are distances from the earlier table in place of the product, so that a pair that did not
 change gets less of the budget; but a pair of columns that have likely changed much keeps its

@@ -14,7 +14,7 @@ from coded import CodesInMemory, domain_of, in_memory
 
 from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
-from statpress.mechanisms.marginals import with_prior
+from statpress.mechanisms.marginals import denoising, with_prior
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.copies import Posterior
 from statpress.mechanisms.marginals.denoising import Model
@@ -93,11 +93,7 @@ def released(codes: np.ndarray, made: Marginals, seed: int) -> NoisyMarginals:
 
 def error(model: Model, codes: np.ndarray) -> float:
     """Mean total variation of all pairs."""
-    errors = []
-    for a, b in PAIRS:
-        true = np.zeros((SIZES[a], SIZES[b]))
-        np.add.at(true, (codes[:, a], codes[:, b]), 1 / len(codes))
-        errors.append(0.5 * np.abs(model.pairs[a, b] - true).sum())
+    errors = [0.5 * np.abs(model.pairs[pair] - shares_of(codes, pair)).sum() for pair in PAIRS]
     return float(np.mean(errors))
 
 
@@ -227,6 +223,45 @@ def test_scores_with_a_prior_spend_no_more() -> None:
     )
     spent += 4 * len(PAIRS) * (Fraction(2**20) / with_it.scores.scale) ** 2
     assert spent < made.mu**2 * (1 + Fraction(1, 10**6))
+
+
+def shares_of(codes: np.ndarray, group: tuple[int, ...]) -> np.ndarray:
+    table = np.zeros([SIZES[column] for column in group])
+    np.add.at(table, tuple(codes[:, column] for column in group), 1 / len(codes))
+    return table
+
+
+@pytest.mark.parametrize(("strong", "carried"), [(denoising._STRONG, True), (np.inf, False)])
+def test_a_score_speaks_for_an_unmeasured_pair_where_the_measured_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch, strong: float, carried: bool
+) -> None:
+    """All that the prior says is wrong but of one pair, which the twin loses."""
+    monkeypatch.setattr(denoising, "_STRONG", strong)
+    then, now, right = population(103, 0.05), population(203, 0.05), (3, 4)
+    rng = np.random.default_rng(3)
+    tables = {
+        pair: rng.dirichlet(np.full(SIZES[pair[0]] * SIZES[pair[1]], 0.3)).reshape(
+            SIZES[pair[0]], SIZES[pair[1]]
+        )
+        for pair in PAIRS
+    } | {right: shares_of(then, right)}
+    columns = tuple(shares_of(then, (column,)) for column in range(len(SIZES)))
+    prior = Prior(seal="", one_way=columns, variances=(1e-6,) * len(SIZES), pairs=tables)
+    release = released(now, replace(mechanism(0.3, screen="yes"), prior=prior), 53)
+    assert right not in release.residuals().values
+    model = Model.of(release)
+    assert (right in model.carried) is carried
+    apart = 0.5 * np.abs(model.pairs[right] - shares_of(now, right)).sum()
+    assert bool(apart < 0.03) is carried
+
+
+def test_a_score_says_which_of_two_tables_a_pair_is_near() -> None:
+    near = denoising.Score(100.0, 200.0, 150.0)
+    far = replace(near, distance=2000.0)
+    assert near.gain(far) > 3  # and not all of the 2,000 records that lie between the two
+    assert replace(near, distance=1990.0).gain(replace(far, distance=2800.0)) < -1
+    assert abs(replace(near, sigma=1e5).gain(replace(far, sigma=1e5))) < 0.01
+    assert near.gain(near) == pytest.approx(0.0, abs=1e-9)  # both are one table
 
 
 def test_columns_are_taken_in_any_order() -> None:
