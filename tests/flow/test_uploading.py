@@ -172,7 +172,7 @@ def test_a_reviewed_release_is_uploaded_after_its_approval(
     done = run_publication(context, outcome.run_id)
     assert [each.sent == 0 for each in done.uploads] == [True, False]
     assert folders.order[-2:] == ["approval.json", MANIFEST]
-    assert "Uploaded to s3://bucket/b" in outcome_report(done, None)
+    assert "Uploaded to s3://bucket/b" in outcome_report(done, (None, None))
     verify_bundle(folders.folder / "b" / "first")
 
 
