@@ -464,7 +464,7 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
         [
             *(cell["values"][name] for name in columns),
             *(_figure(cell[part], sums) for part in (*compared, *_PARTS)),
-            *(x if isinstance(x := cell[name], str) else _part(x) for name in further),
+            *(x if isinstance(x := cell[name], str) else _fraction(x) for name in further),
             *([marked[cell["changed"]]] if compared else []),
         ]
         for cell in facts["cells"]
@@ -486,9 +486,9 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
 _PARTS = ("estimate", "standard_error", "lower", "upper")
 
 
-def _part(part: float) -> str:
-    """A share or a p-value; hardly any is not none."""
-    return "<0.0001" if 0 < part < 0.00005 else f"{part:.4f}"
+def _fraction(fraction: float) -> str:
+    """A share or a p-value; a small one is not shown as 0."""
+    return "<0.0001" if 0 < fraction < 0.00005 else f"{fraction:.4f}"
 
 
 def _figure(figure: float, of_sum: bool) -> str:

@@ -236,8 +236,8 @@ class Score:
         and all of it if it is the other.
         """
         apart = math.sqrt(max(other.distance**2 - max(self.distance, 0.0) ** 2, 0.0))
-        near = np.exp(self.evidence(apart * _NEAR) - (far := self.evidence(np.array([apart])))[0])
-        return float(np.log(near.mean())) if np.isfinite(far).all() else 0.0
+        ratios = self.evidence(apart * _NEAR) - self.evidence(np.array([apart]))
+        return float(np.log(np.exp(ratios).mean()))
 
     def evidence(self, distances: Floats) -> Floats:
         """Logarithms float64[P] of the likelihoods of true distances, in records."""

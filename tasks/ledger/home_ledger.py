@@ -294,7 +294,7 @@ def remaining_budget(home: Home, dataset: str, period: str | None = None) -> Los
 def remaining_after(home: Home, dataset: str, run_id: str) -> tuple[Loss | None, str | None]:
     """What the ledger still grants the period that a run was charged to, and that period.
 
-    There is no loss without an account, and no period of an account without a design.
+    Both are None without an account, and the period is for one without a design.
     """
     account = _asked(home, lambda ledger: ledger.state().accounts.get(dataset))
     if account is None:

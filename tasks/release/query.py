@@ -263,7 +263,7 @@ class Measured:
         ways = []
         if written_file(self.folder, f"{self.name}_copies") is not None:
             ways.append("the copies (--copies), which take what is not known as uncertain")
-        if self.stated.get("prior"):
+        if self.stated.get("prior") and not isinstance(self, WithPrior):
             ways.append("the tables with the earlier release (--with-prior)")
         return f" Or ask {', or '.join(ways)}." if ways else ""
 
