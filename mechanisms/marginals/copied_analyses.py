@@ -21,6 +21,7 @@ from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copies import combined
 from statpress.mechanisms.marginals.linear_moments import Interval
+from statpress.mechanisms.marginals.persons import PersonResiduals
 from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.target_tables import Floats
 
@@ -43,6 +44,22 @@ class Copy:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+
+def persons_of(households: Copy, tables: PersonResiduals) -> Copy:
+    """The persons of a copy, who have the weight of their household.
+
+    Args:
+        households: Their records, persons included.
+        tables: Of persons, which say where a household's record has their columns.
+    """
+    codes, sizes = households.codes, households.codes[:, tables.size]
+    there = [np.flatnonzero(sizes > place) for place in range(len(tables.places))]
+    persons = [codes[rows][:, own] for rows, own in zip(there, tables.places, strict=True)]
+    weights = households.weights
+    return Copy(
+        np.concatenate(persons), None if weights is None else weights[np.concatenate(there)]
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -29,6 +29,10 @@ farther by how far these are from it. A posterior of a model that uses its prior
 (``mechanisms.marginals.with_prior``) has deviations from the earlier tables of the pairs that the
 model takes to deviate from these.
 
+**Persons of households** (``mechanisms.marginals.presence``). Pairs of their columns deviate from
+tables that all places have together, which are drawn first, one for all places; so what the noise
+leaves open of these is alike in every place of a copy. Sizes and persons agree in every copy.
+
 **Interactions** of three columns that were not measured are those of the classes, with a random one
 upon it that is wider than most interactions of social surveys.
 """
@@ -38,13 +42,15 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.domain.contingency_table import GroupCounts
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, copies_at_once
 from statpress.mechanisms.marginals.analyses import numbers_of
@@ -52,6 +58,7 @@ from statpress.mechanisms.marginals.denoising import (
     Basis,
     Model,
     Score,
+    centres,
     evidence,
     from_independence,
     learnt_bases,
@@ -69,6 +76,7 @@ from statpress.mechanisms.marginals.pair_cells import (
     nonempty,
     shares_of_cells,
 )
+from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, centred
 from statpress.mechanisms.marginals.synthesis import Beginning, synthesise
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of, possible_cells
@@ -108,14 +116,18 @@ class Posterior:
         from_centres = scores_of(released, model.one_way, model.n)
         scores = from_independence(released, from_centres, model.one_way, model.n)
         scores |= {pair: from_centres[pair] for pair in model.carried & from_centres.keys()}
-        products: dict[Group, Floats] = {}
-        deviations: dict[Group, Floats] = {}
-        for pair, variance in model.residuals.variances.items():
-            if len(pair) == 2 and variance:
-                margins = [model.one_way[column] for column in pair]
-                products[pair] = model.n * _centre(released, model, pair, margins)
-                deviations[pair] = model.residuals.values[pair] - centred(products[pair])
-        noise = {pair: model.residuals.variances[pair] for pair in deviations}
+        noise: dict[Group, float] = {
+            pair: variance
+            for pair, variance in model.residuals.variances.items()
+            if len(pair) == 2 and variance
+        }
+        centres = _centres(released, model, noise, model.one_way)
+        products = {pair: model.n * table for pair, table in centres.items()}
+        deviations: dict[Group, Floats] = {
+            pair: model.residuals.values[pair] - centred(products[pair]) for pair in noise
+        }
+        alike = frozenset(model.alike.pairs)
+        scores = {pair: score for pair, score in scores.items() if pair not in alike}
         columns = released.domain.columns
         if len(columns) > 1:
             bases = learnt_bases(model.one_way, deviations, noise, scores, columns, _RISING)
@@ -126,7 +138,7 @@ class Posterior:
             if pair in model.residuals.values and pair not in noise:
                 continue  # known exactly
             own = _bases(model, pair)
-            strengths = _strengths(model.n, own)
+            strengths = _strengths(_present(released.domain, model, pair), own)
             logs[pair] = _of_score(scores.get(pair), strengths, own)
             if pair in noise:
                 z = own[0].vectors.T @ deviations[pair] @ own[1].vectors
@@ -135,11 +147,16 @@ class Posterior:
                 weights = np.exp(logs[pair] - logs[pair].max())
                 mean = float(weights @ strengths / weights.sum())
                 cells[pair] = predicted(products[pair], deviations[pair], noise[pair], mean, *own)
-        pooled = _pooled(logs)
+        pooled = _pooled({pair: log for pair, log in logs.items() if pair not in alike})
+        pooled |= _pooled({pair: logs[pair] for pair in alike})
         clear = frozenset(
             pair
             for pair in model.pairs.keys() & model.residuals.values.keys()
-            if _largest_deviation(model, pair, pooled.get(pair)) >= noise.get(pair, 0.0)
+            if pair in alike
+            or _largest_deviation(
+                _bases(model, pair), _present(released.domain, model, pair), pooled.get(pair)
+            )
+            >= noise.get(pair, 0.0)
         )
         model = _implied(model, clear, released.public_generator())
         shares = shares_of_cells(cells)
@@ -151,20 +168,37 @@ class Posterior:
         model, released = self.model, self.released
         boxes = boxes_of(released.domain)
         one_way = one_ways(released, model.residuals, model.n, boxes, smoothed=True, rng=rng)
+        centres = _centres(released, model, model.pairs, one_way, rng)
         pairs = {
-            pair: self.pair(pair, (one_way[pair[0]], one_way[pair[1]]), rng) for pair in model.pairs
+            pair: self.pair(pair, (one_way[pair[0]], one_way[pair[1]]), rng, centres[pair])
+            for pair in model.pairs
         }
         drawn = replace(model, one_way=one_way, pairs=pairs, groups={})
         groups = {group: drawn.measured(group, boxes, rng) for group in model.groups}
         return replace(drawn, groups=groups)
 
-    def pair(self, pair: Group, margins: tuple[Floats, Floats], rng: np.random.Generator) -> Floats:
-        """Drawn shares float64[k_a, k_b] of a pair, with these margins."""
+    def pair(
+        self,
+        pair: Group,
+        margins: tuple[Floats, Floats],
+        rng: np.random.Generator,
+        centre: Floats | None = None,
+    ) -> Floats:
+        """Drawn shares float64[k_a, k_b] of a pair, with these margins.
+
+        Args:
+            pair: Positions of its columns.
+            margins: Shares of their cells.
+            rng: Public.
+            centre: What the pair is taken to deviate from; by default what it is without persons.
+        """
         model, released = self.model, self.released
         if pair not in self.strengths:  # known exactly
             return model.pairs[pair]
+        if centre is None:
+            centre = _centre(released, model, pair, margins)
         possible = possible_cells(pair, released.sizes, boxes_of(released.domain))
-        table, variance = self._cells(pair, margins, rng)
+        table, variance = self._cells(pair, model.n * centre, rng)
         inside = possible.copy()
         if pair in self.none:
             inside &= rng.random(possible.shape) >= self.none[pair]
@@ -175,18 +209,19 @@ class Posterior:
         return table if possible.all() else fit_pair(table, *margins, possible)
 
     def _cells(
-        self, pair: Group, margins: tuple[Floats, Floats], rng: np.random.Generator
+        self, pair: Group, centre: Floats, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """A drawn table, in records, that may be negative, and the variances of its cells."""
         n, bases = self.model.n, _bases(self.model, pair)
-        centre = n * _centre(self.released, self.model, pair, margins)
-        strength = float(rng.choice(_strengths(n, bases), p=self.strengths[pair]))
+        strengths = _strengths(_present(self.released.domain, self.model, pair), bases)
+        strength = float(rng.choice(strengths, p=self.strengths[pair]))
         prior = strength * np.multiply.outer(bases[0].values, bases[1].values)
         noise = self.model.residuals.variances.get(pair)
         one, other = (basis.vectors for basis in bases)
         if pair not in self.clear | self.model.carried:
             implied = self.model.pairs[pair]
-            centre += n * (implied - np.multiply.outer(implied.sum(axis=1), implied.sum(axis=0)))
+            of_margins = np.multiply.outer(implied.sum(axis=1), implied.sum(axis=0))
+            centre = centre + n * (implied - of_margins)
         if noise is None:
             mean, variance = np.zeros(prior.shape), _UNMEASURED * prior
         else:
@@ -234,7 +269,13 @@ class Copies:
             )
         posterior = Posterior.of(self.released, model)
         at_once = copies_at_once(self.released.sizes, len(start))
-        beginning = Beginning.of(start, posterior.model, self.released.known or {}, posterior.clear)
+        beginning = Beginning.of(
+            start,
+            posterior.model,
+            self.released.known or {},
+            posterior.clear,
+            Presence.of(self.released.domain),
+        )
         drawn = functools.partial(self._drawn, posterior, beginning)
         return tuple(in_threads(drawn, generators, at_once=at_once))
 
@@ -247,6 +288,7 @@ class Copies:
             rng,
             boxes=boxes_of(self.released.domain),
             known=self.released.known,
+            presence=beginning.presence,
             sweeps=SWEEPS,
             copied=beginning,
         )
@@ -340,17 +382,47 @@ def _centre(
     return np.multiply.outer(*margins)
 
 
-def _largest_deviation(model: Model, pair: Group, strengths: Floats | None) -> float:
+def _centres(
+    released: NoisyMarginals,
+    model: Model,
+    pairs: Iterable[Group],
+    one_way: Sequence[Floats],
+    rng: np.random.Generator | None = None,
+) -> dict[Group, Floats]:
+    """Shares of the cells that pairs of these margins are taken to deviate from.
+
+    Those of persons' columns are what all places have together, with a generator as it is drawn.
+    """
+    boxes = boxes_of(released.domain)
+    pairs = {*pairs}
+    earlier, plain = pairs & model.carried, pairs - model.carried
+    found = centres(earlier, one_way, released.prior) | centres(plain, one_way, boxes=boxes)
+    products = centres(model.alike.pairs, one_way, boxes=boxes)
+    return found | model.alike.tables(products, rng)
+
+
+def _present(domain: Domain, model: Model, pair: Group) -> float:
+    """How many records have the persons that both columns of a pair are of."""
+    columns = [domain.columns[column] for column in pair]
+    absent = [
+        model.one_way[place][-1]
+        for place, column in zip(pair, columns, strict=True)
+        if isinstance(column, Slot)
+    ]
+    return max(model.n * (1 - max(absent, default=0.0)), 1.0)
+
+
+def _largest_deviation(bases: tuple[Basis, Basis], n: float, strengths: Floats | None) -> float:
     """The largest variance of a contrast of a pair that is as strong as is typical, or stronger.
 
     It is stronger where the measurement tells so: by the median of its probable strengths.
     """
-    one, other = bases = _bases(model, pair)
+    one, other = bases
     distance = _TYPICAL
     if strengths is not None:
         median = int(np.searchsorted(strengths.cumsum(), 0.5))
         distance = max(distance, float(_DISTANCES[min(median, len(_DISTANCES) - 1)]))
-    strength = (2 * model.n * distance / (MEAN_ABSOLUTE * spread_of(bases))) ** 2
+    strength = (2 * n * distance / (MEAN_ABSOLUTE * spread_of(bases))) ** 2
     return strength * float(one.values.max() * other.values.max())
 
 

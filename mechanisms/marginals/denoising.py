@@ -29,7 +29,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -395,52 +395,106 @@ def _kind_of(one: Column, other: Column) -> tuple[object, ...] | None:
     return one.of.name, other.of.name, apart
 
 
-def _alike_places(
-    columns: Sequence[Column],
-    one_way: Sequence[Floats],
-    products: Mapping[Group, Floats],
-    residuals: Residuals,
-    variances: Mapping[Group, float],
-    scores: Mapping[Group, Score],
-    n: float,
-) -> dict[Group, Floats]:
-    """Shares of pairs of persons' columns that are related in every place as in all together.
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """Pairs of persons' columns of one kind, in records and without who is not there.
+
+    Attributes:
+        pairs: Of every place, or of all places two by two.
+        centre: Sum of the tables of independent persons, float64[k_a, k_b].
+        left: What the noise leaves of the sum's deviation from it, in the bases.
+        bases: Of its columns.
+    """
+
+    pairs: Sequence[Group]
+    centre: Floats
+    left: _Posterior
+    bases: Sequence[Basis]
+
+
+@dataclass(frozen=True, eq=False)
+class AlikePlaces:
+    """Pairs of persons' columns that are related in every place as in all together.
 
     The tables of one kind of pair are added up over the places and denoised, by the covariances
     that all pairs together teach; each pair is then the table of its own margins with the odds
     ratios of the sum.
+
+    Attributes:
+        kinds: With two pairs or more.
     """
-    kinds: dict[tuple[object, ...], list[Group]] = {}
-    for a, b in variances:
-        kind = _kind_of(columns[a], columns[b])
-        if kind is not None:
-            kinds.setdefault(kind, []).append((a, b))
-    found: dict[Group, Floats] = {}
-    kinds = {kind: pairs for kind, pairs in kinds.items() if len(pairs) > 1}
-    if not kinds:
+
+    kinds: Sequence[_Kind] = ()
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Column],
+        one_way: Sequence[Floats],
+        products: Mapping[Group, Floats],
+        residuals: Residuals,
+        variances: Mapping[Group, float],
+        scores: Mapping[Group, Score],
+    ) -> AlikePlaces:
+        """Those of a domain; none where no column is a place's."""
+        listed: dict[tuple[object, ...], list[Group]] = {}
+        for a, b in variances:
+            kind = _kind_of(columns[a], columns[b])
+            if kind is not None:
+                listed.setdefault(kind, []).append((a, b))
+        several = [pairs for pairs in listed.values() if len(pairs) > 1]
+        if not several:
+            return cls()
+        every = {pair: residuals.values[pair] - centred(products[pair]) for pair in variances}
+        learnt = learnt_bases(one_way, every, variances, scores, columns)
+        kinds = []
+        for pairs in several:
+            block = _there(products[pairs[0]])
+            centre = np.sum([products[pair][block] for pair in pairs], axis=0)
+            deviation = np.sum([every[pair][block] for pair in pairs], axis=0)
+            variance = sum(variances[pair] for pair in pairs)
+            bases = [
+                Basis.among([learnt[pair[axis]] for pair in pairs], size)
+                for axis, size in enumerate(centre.shape)
+            ]
+            kinds.append(_Kind(pairs, centre, _posterior(deviation, variance, bases), bases))
+        return cls(tuple(kinds))
+
+    @property
+    def pairs(self) -> list[Group]:
+        """All of them."""
+        return [pair for kind in self.kinds for pair in kind.pairs]
+
+    def tables(
+        self, products: Mapping[Group, Floats], rng: np.random.Generator | None = None
+    ) -> dict[Group, Floats]:
+        """Shares of all pairs; with a generator by sums drawn from what the noise leaves.
+
+        Args:
+            products: Of every pair the shares of independent persons, whose margins it has.
+            rng: Public.
+        """
+        found: dict[Group, Floats] = {}
+        for kind in self.kinds:
+            contrasts = kind.left.mean
+            if rng is not None:
+                noise = rng.standard_normal(contrasts.shape)
+                contrasts = contrasts + np.sqrt(kind.left.variance) * noise
+            moved = along_axes(contrasts, [basis.vectors for basis in kind.bases])
+            together = np.maximum(kind.centre + moved, FLOOR * kind.centre)
+            possible = np.ones(together.shape, dtype=np.bool_)
+            for pair in kind.pairs:
+                own, block = products[pair].copy(), _there(products[pair])
+                rows, columns = own[block].sum(axis=1), own[block].sum(axis=0)
+                own[block] = fit_pair(together, rows, columns, possible)
+                found[pair] = own
         return found
-    every = {pair: residuals.values[pair] - centred(products[pair]) for pair in variances}
-    learnt = learnt_bases(one_way, every, variances, scores, columns)
-    for pairs in kinds.values():
-        block = tuple(slice(0, len(one_way[column]) - 1) for column in pairs[0])  # who is there
-        centre = np.sum([products[pair][block] for pair in pairs], axis=0)
-        deviation = np.sum([every[pair][block] for pair in pairs], axis=0)
-        variance = sum(variances[pair] for pair in pairs)
-        bases = [
-            Basis.among([learnt[pair[axis]] for pair in pairs], size)
-            for axis, size in enumerate(centre.shape)
-        ]
-        posterior = _posterior(deviation, variance, bases)
-        moved = along_axes(posterior.mean, [basis.vectors for basis in bases])
-        least = FLOOR * centre
-        together = np.maximum(centre + moved, least)
-        for pair in pairs:
-            start = products[pair] / n
-            rows, cols = start[block].sum(axis=1), start[block].sum(axis=0)
-            start = start.copy()
-            start[block] = fit_pair(together, rows, cols, np.ones(together.shape, dtype=np.bool_))
-            found[pair] = start
-    return found
+
+
+def _there(table: Floats) -> tuple[slice, slice]:
+    """The cells of those who are there."""
+    rows, columns = table.shape
+    return slice(0, rows - 1), slice(0, columns - 1)
 
 
 def _of_one_person(domain: Domain, pair: Group) -> bool:
@@ -604,6 +658,7 @@ class Model:
         errors: Of measured pairs, about the sum of squared errors of the cells' shares.
         bases: Of every column.
         carried: Pairs whose table is taken to deviate from that of the prior.
+        alike: Pairs that are taken to deviate from what all places of a household have together.
     """
 
     residuals: Residuals
@@ -616,6 +671,7 @@ class Model:
     errors: Mapping[Group, float]
     bases: Sequence[Basis]
     carried: frozenset[Group] = frozenset()
+    alike: AlikePlaces = field(default_factory=AlikePlaces)
 
     @classmethod
     def of(cls, released: NoisyMarginals, *, carried: bool = True) -> Model:
@@ -643,15 +699,13 @@ class Model:
             pair: variance for pair, variance in variances.items() if variance > 0
         }
         products = {p: n * table for p, table in centres(measured, one_way, boxes=boxes).items()}
-        alike = {
-            pair: n * table
-            for pair, table in _alike_places(
-                released.domain.columns, one_way, products, residuals, measured, scores, n
-            ).items()
-        }
+        places = AlikePlaces.of(
+            released.domain.columns, one_way, products, residuals, measured, scores
+        )
+        alike = places.tables({pair: products[pair] / n for pair in places.pairs})
         bases, denoised, nearer, odds = _denoise(
             one_way,
-            products | alike,
+            products | {pair: n * table for pair, table in alike.items()},
             residuals.values,
             measured,
             {pair: score for pair, score in scores.items() if pair not in alike},
@@ -699,8 +753,9 @@ class Model:
                 table = fit_pair(table, one_way[a], one_way[b], possible[a, b])
             fitted[a, b] = table
         model = cls(
-            residuals, n, one_way, fitted, {}, classes, signal, errors, bases, frozenset(nearer)
-        )
+            residuals, n, one_way, fitted, {}, classes, signal, errors, bases, frozenset(nearer),
+            places,
+        )  # fmt: skip
         larger = sorted({table.group for table in released.tables if len(table.group) > 2})
         return replace(model, groups={group: model.measured(group, boxes) for group in larger})
 

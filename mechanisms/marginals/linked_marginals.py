@@ -30,7 +30,7 @@ from statpress.mechanisms.marginals.marginals import (
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight
 from statpress.mechanisms.marginals.target_tables import KnownTotal
-from statpress.mechanisms.mechanism import OF_A_SECTION, Kind, Target
+from statpress.mechanisms.mechanism import OF_A_SECTION, Kind, Target, check_copies
 from statpress.mechanisms.tables.count_tables import PAIRS, MicrodataKind
 
 
@@ -46,6 +46,8 @@ class LinkedKnobs:
             and of one person, in every place. One name of a place, such as ``age_2``, is of it.
         known: Public exact totals of households by their columns and their number of persons, as of
             ``MarginalsKnobs``.
+        copies: How many more sets of households and persons to draw, for intervals of whatever is
+            computed from them; 1 for none.
         weight: Of households, set by the section ``weight`` of a config.
     """
 
@@ -53,10 +55,12 @@ class LinkedKnobs:
     screen_share: float | None = None
     groups: tuple[ColumnGroup, ...] = ()
     known: Mapping[str, KnownTotal] | None = None
+    copies: int = 1
     weight: SurveyWeight | None = field(default=None, metadata=OF_A_SECTION)
 
     def __post_init__(self) -> None:
         check_groups_differ(self.groups)
+        check_copies(self.copies)
 
 
 class LinkedKind(MicrodataKind):
@@ -146,7 +150,7 @@ class LinkedMarginals(Marginals):
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:
-        """As ``Marginals.calibrate``, for all pairs of columns and without copies."""
+        """As ``Marginals.calibrate``, for all pairs of columns."""
         if isinstance(knobs, LinkedKnobs):
             LINKED.check(knobs, target)
             columns = target.domain.columns if target.domain is not None else ()
@@ -166,7 +170,7 @@ class LinkedMarginals(Marginals):
                 one_way_share=knobs.one_way_share,
                 screen_share=knobs.screen_share,
                 known=knobs.known,
-                copies=1,
+                copies=knobs.copies,
                 weight=knobs.weight,
             )
         return super().calibrate(knobs, target)

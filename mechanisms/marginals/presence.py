@@ -194,3 +194,30 @@ def fill_places(
             order = rng.permutation(len(there))
             order = order[np.argsort(own[order], kind="stable")]
             codes[there[order], column] = values
+
+
+def move_in(
+    codes: NDArray[Any], presence: Presence, sizes: Sequence[int], rng: np.random.Generator
+) -> None:
+    """Make persons agree with the new sizes of households, in place.
+
+    The last persons of a household that has become smaller are gone; new ones are as those in the
+    same place of some other household.
+
+    Args:
+        codes: unsigned[m, d], changed in the columns of persons.
+        presence: Which those are.
+        sizes: Of every column its number of cells, of which the last is that of nobody.
+        rng: Public.
+    """
+    persons = codes[:, presence.size].astype(np.int64)
+    for place, columns in enumerate(presence.places, 1):
+        if not columns:
+            continue
+        there = persons >= place
+        had = codes[:, columns[0]] != sizes[columns[0]] - 1
+        new, others = np.flatnonzero(there & ~had), np.flatnonzero(there & had)
+        like = rng.choice(others, len(new)) if len(others) else None
+        for column in columns:
+            codes[had & ~there, column] = sizes[column] - 1
+            codes[new, column] = 0 if like is None else codes[like, column]

@@ -429,11 +429,13 @@ class _Layout:
         known = counts or {}
         offsets = np.cumsum([0] + [target.table.size for target in targets])
         gaps = np.empty(offsets[-1], dtype=np.int64)
-        counted = tables_of(
-            codes, {t.group: t.table.shape for t in targets if t.group not in known}
+        counted = dict(known)
+        counted |= tables_of(
+            codes,
+            {g: t.table.shape for t in targets for g in t.groups if g not in known},
         )
         for target, start in zip(targets, offsets.tolist(), strict=False):
-            count = known[target.group] if target.group in known else counted[target.group]
+            count = functools.reduce(np.add, [counted[group] for group in target.groups])
             gap = count * UNIT - _in_units(target.table)
             gaps[start : start + target.table.size] = gap.ravel()
         return cls(targets, offsets[:-1].astype(np.int64), gaps)
@@ -444,21 +446,24 @@ class _Layout:
         return {
             target.group: (part.reshape(target.table.shape) + _in_units(target.table)) // UNIT
             for target, part in zip(self.targets, parts, strict=True)
+            if not target.also
         }
 
     def move(self, columns: Group) -> tuple[Any, ...]:
         """The arguments of the kernel for tables that a move of these columns changes."""
-        chosen = [
-            i
+        changed = [
+            (i, group)
             for i, t in enumerate(self.targets)
-            if 0 < len(set(columns) & set(t.group)) < len(t.group)
+            for group in t.groups
+            if 0 < len(set(columns) & set(group)) < len(group)
         ]
-        chosen.sort(key=lambda i: (not _is_judged(self.targets[i]), len(self.targets[i].group)))
+        changed.sort(key=lambda each: (not _is_judged(self.targets[each[0]]), len(each[1])))
+        chosen = [i for i, _ in changed]
         parts, rests = [], []
-        for i in chosen:
+        for i, group in changed:
             target = self.targets[i]
-            strides = [math.prod(target.table.shape[p + 1 :]) for p in range(len(target.group))]
-            both = list(zip(target.group, strides, strict=True))
+            strides = [math.prod(target.table.shape[p + 1 :]) for p in range(len(group))]
+            both = list(zip(group, strides, strict=True))
             parts.append([pair for pair in both if pair[0] in columns])
             rests.append([pair for pair in both if pair[0] not in columns])
         weights = [round(self.targets[i].weight * 64) for i in chosen]
@@ -472,10 +477,10 @@ class _Layout:
 
     def move_of_column(self, column: Group) -> tuple[Any, ...]:
         """The arguments of the kernel for single columns."""
-        having = [target for target in self.targets if column[0] in target.group]
-        size = having[0].table.shape[having[0].group.index(column[0])] if having else 0
+        having = [(t, group) for t in self.targets for group in t.groups if column[0] in group]
+        size = having[0][0].table.shape[having[0][1].index(column[0])] if having else 0
         _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
-        n_judged = sum(map(_is_judged, having))
+        n_judged = sum(_is_judged(target) for target, _ in having)
         rests = np.where(rests > strides[:, :1], rests // max(size, 1), rests)
         ends = np.append(self.offsets[1:], len(self.gaps))
         n_rests = (ends[np.searchsorted(self.offsets, offsets)] - offsets) // max(size, 1)
@@ -524,7 +529,8 @@ def swap_towards(
 
     Args:
         codes: unsigned[n, d], C-contiguous.
-        targets: Of two columns or more.
+        targets: Of two columns or more. Tables of several places hold where no more than one of
+            their groups has columns that move at once.
         rng: Public.
         boxes: Impossible records; none is made.
         tied: Pairs whose tables stay as they are.

@@ -11,13 +11,15 @@ records have all of them, and one sum of squares would break a nearly certain re
 noise of many weak ones. So each measured table weighs by how clear of its noise it is. When swaps
 have brought the records near to these, the tables that the records have by then replace the drawn
 ones: as they can be met all at once, the other pairs and triples can come near to what was drawn
-for them. For these only their own columns move. In long files the rounds of a copy visit one part
+for them. For these only their own columns move. Last come the tables of all persons of households,
+and only persons move. In long files the rounds of a copy visit one part
 after the other, so that each has records that this copy has not moved yet.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +31,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.marginals.allocation import MOST_TRIPLES
 from statpress.mechanisms.marginals.denoising import Model, strongest_triples
 from statpress.mechanisms.marginals.fitting import integer_table
-from statpress.mechanisms.marginals.presence import Presence, fill_places
+from statpress.mechanisms.marginals.presence import Presence, fill_places, move_in
 from statpress.mechanisms.marginals.residuals import KnownTotals
 from statpress.mechanisms.marginals.swaps import make_possible, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
@@ -146,6 +148,8 @@ UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 """Of pairs that were not measured and of triples, in the single file."""
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 32, 64.0
 """Of the clear pairs of a copy; its other pairs and triples have 1."""
+PERSONS_WEIGHT = 8.0
+"""Of the tables of all persons in a copy, over that of its clear pairs."""
 _SWEEPS_OF_OTHERS, _REST_OF_OTHERS = 2, 0.1
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error, weighted as they are: records that are nearer would only fit
@@ -162,16 +166,23 @@ class Beginning:
         clear: The measured pairs that a copy is brought near to first.
         counts: The tables of the records that a copy is brought near to first.
         one_way: Their single columns.
+        presence: Of records of households, which columns are of persons.
     """
 
     codes: NDArray[Any]
     clear: Collection[Group]
     counts: Mapping[Group, Integers]
     one_way: Sequence[Integers]
+    presence: Presence | None = None
 
     @classmethod
     def of(
-        cls, codes: NDArray[Any], model: Model, known: Mapping[Group, Any], clear: Collection[Group]
+        cls,
+        codes: NDArray[Any],
+        model: Model,
+        known: Mapping[Group, Any],
+        clear: Collection[Group],
+        presence: Presence | None = None,
     ) -> Beginning:
         """Count what the copies of a model share."""
         tables = {**model.pairs, **model.groups}
@@ -181,30 +192,22 @@ class Beginning:
             np.bincount(column, minlength=len(p))
             for column, p in zip(codes.T, model.one_way, strict=True)
         ]
-        return cls(codes, clear, tables_of(codes, shapes), one_way)
+        return cls(codes, clear, tables_of(codes, shapes), one_way, presence)
 
     def moved(self, one_way: Sequence[Integers], rng: np.random.Generator) -> NDArray[Any]:
         """Records with these one-way tables, as few of whose values as need be are others."""
         moved = self.codes.copy()
         order = rng.permutation(len(moved))
-        for column, (counts, wanted) in enumerate(zip(self.one_way, one_way, strict=True)):
-            surplus, short = np.maximum(counts - wanted, 0), np.maximum(wanted - counts, 0)
-            if not surplus.any():
-                continue
-            reached = _FIRST_MOVED
-            while True:  # the first records in this order that have what is too frequent
-                own = moved[order[:reached], column]
-                counts = np.bincount(own, minlength=len(wanted))
-                if np.all(counts >= surplus):
-                    break
-                reached *= 2
-            by_code, starts = order[np.argsort(own, kind="stable")], np.cumsum(counts) - counts
-            giving = [
-                by_code[starts[code] : starts[code] + surplus[code]]
-                for code in np.flatnonzero(surplus).tolist()
-            ]
-            taken = np.repeat(np.arange(len(wanted), dtype=moved.dtype), short)
-            moved[np.concatenate(giving), column] = rng.permutation(taken)
+        current = list(self.one_way)
+        if self.presence is not None:
+            size = self.presence.size
+            _exchange(moved, size, current[size], one_way[size], order, None)
+            current[size] = one_way[size]
+            move_in(moved, self.presence, [len(counts) for counts in one_way], rng)
+            for column in self.presence.columns:
+                current[column] = np.bincount(moved[:, column], minlength=len(one_way[column]))
+        for column, (counts, wanted) in enumerate(zip(current, one_way, strict=True)):
+            _exchange(moved, column, counts, wanted, order, rng)
         return moved
 
     def counts_of(self, codes: NDArray[Any]) -> dict[Group, Integers]:
@@ -218,6 +221,34 @@ class Beginning:
 
 
 _FIRST_MOVED = 1 << 12
+
+
+def _exchange(
+    codes: NDArray[Any],
+    column: int,
+    counts: Integers,
+    wanted: Integers,
+    order: NDArray[np.int64],
+    rng: np.random.Generator | None,
+) -> None:
+    """Give a column other counts, in place; without a generator each value goes to a near one."""
+    surplus, short = np.maximum(counts - wanted, 0), np.maximum(wanted - counts, 0)
+    if not surplus.any():
+        return
+    reached = _FIRST_MOVED
+    while True:  # the first records in this order that have what is too frequent
+        own = codes[order[:reached], column]
+        counts = np.bincount(own, minlength=len(wanted))
+        if np.all(counts >= surplus):
+            break
+        reached *= 2
+    by_code, starts = order[np.argsort(own, kind="stable")], np.cumsum(counts) - counts
+    giving = [
+        by_code[starts[code] : starts[code] + surplus[code]]
+        for code in np.flatnonzero(surplus).tolist()
+    ]
+    taken = np.repeat(np.arange(len(wanted), dtype=codes.dtype), short)
+    codes[np.concatenate(giving), column] = taken if rng is None else rng.permutation(taken)
 
 
 def _is_first(group: Group, clear: Collection[Group]) -> bool:
@@ -282,9 +313,13 @@ def synthesise(
     )
     floor = NEAR_ENOUGH * error if floor is None else floor
     if copied is None:
-        swap(targets(model, m, known, boxes), sweeps=sweeps, floor=floor)
+        wanted = targets(model, m, known, boxes)
+        swap(wanted, sweeps=sweeps, floor=floor)
+        if presence is not None:
+            of_persons = targets_of_persons(model, m, presence)
+            swap([*wanted, *of_persons], sweeps=sweeps, columns=presence.columns)
         return codes
-    first, then = drawn_targets(model, m, known, boxes, copied.clear, rng)
+    first, then = drawn_targets(model, m, known, boxes, copied.clear, rng, presence)
     error = sum(each.weight * model.errors.get(each.group, 0.0) for each in first) * m**2
     counts = copied.counts_of(codes)
     swap = functools.partial(swap, counts=counts, in_turn=True)
@@ -296,6 +331,10 @@ def synthesise(
         rest=_REST_OF_OTHERS,
         columns={column for each in then for column in each.group},
     )
+    if presence is not None:
+        met = [replace(each, table=counts[each.group].astype(np.float64)) for each in first]
+        of_persons = targets_of_persons(model, m, presence, PERSONS_WEIGHT)
+        swap([*met, *of_persons], sweeps=sweeps, columns=presence.columns)
     return codes
 
 
@@ -353,12 +392,16 @@ def drawn_targets(
     boxes: Sequence[Box],
     clear: Collection[Group],
     rng: np.random.Generator,
+    presence: Presence | None = None,
 ) -> tuple[list[TargetTable], list[TargetTable]]:
     """Of a copy the clear pairs with the measured groups, and the other pairs with triples.
 
     The former weigh as the root of the mean square of their deviation from independent columns over
-    that of their noise, within bounds.
+    that of their noise, within bounds. Of persons' columns the deviation is among those who are
+    there, and the noise that of all places which a pair's relation is learnt from.
     """
+    persons: Collection[int] = () if presence is None else presence.columns
+    learnt_from = {pair: len(kind.pairs) for kind in model.alike.kinds for pair in kind.pairs}
     first, then = [], []
     for group, table in [*model.pairs.items(), *model.groups.items()]:
         if group in known:
@@ -366,10 +409,65 @@ def drawn_targets(
         if not _is_first(group, clear):
             then.append(TargetTable(group, table * m, 1.0))
             continue
-        product = functools.reduce(np.multiply.outer, [model.one_way[c] for c in group])
-        deviation = model.n * math.sqrt(float(((table - product) ** 2).mean()))
-        noise = math.sqrt(model.residuals.variances[group])
-        weight = MOST_WEIGHT if deviation >= MOST_WEIGHT * noise else deviation / noise
-        weight = round(64 * max(weight, LEAST_WEIGHT)) / 64
+        variance = model.residuals.variances[group] / learnt_from.get(group, 1)
+        weight = _clearness(model, group, table, variance, persons)
         first.append(TargetTable(group, table * m, weight))
     return first, then + _triples(model, m, boxes, 1.0, rng)
+
+
+def _clearness(
+    model: Model, group: Group, table: Floats, variance: float, persons: Collection[int]
+) -> float:
+    """How far a table of shares is from independent columns, over its noise, within bounds."""
+    margins = [model.one_way[column] for column in group]
+    if any(column in persons for column in group):
+        table = table[tuple(slice(-1) if c in persons else slice(None) for c in group)]
+        axes = range(table.ndim)
+        margins = [table.sum(axis=tuple({*axes} - {axis})) for axis in axes]
+        margins[0] = margins[0] / max(float(table.sum()), 1e-300) ** (table.ndim - 1)
+    product = functools.reduce(np.multiply.outer, margins)
+    deviation = model.n * math.sqrt(float(((table - product) ** 2).mean()))
+    noise = math.sqrt(variance)
+    weight = MOST_WEIGHT if deviation >= MOST_WEIGHT * noise else deviation / noise
+    return round(64 * max(weight, LEAST_WEIGHT)) / 64
+
+
+def targets_of_persons(
+    model: Model, m: int, presence: Presence, factor: float = 1.0
+) -> list[TargetTable]:
+    """Tables of all persons, in which every place counts where they were measured.
+
+    They are of two columns of a person, and of one with one of the household. Over its size the
+    noise of a sum over the places is less than that of each place, and records that are brought
+    near to the places one by one do not have the sums.
+
+    Args:
+        model: The tables.
+        m: Number of records.
+        presence: Which columns are of persons.
+        factor: Of their weights, which are as those of a copy's clear pairs.
+    """
+    first = presence.places[0]
+    own = [c for c in range(len(model.one_way)) if c not in presence.columns]
+    within = itertools.combinations(range(len(first)), 2)
+    pairs: list[tuple[int | None, int, int]] = [(None, a, b) for a, b in within]
+    pairs += [(column, 0, b) for column in own for b in range(len(first))]
+    found = []
+    for column, a, b in pairs:
+        placed = [(place[a] if column is None else column, place[b]) for place in presence.places]
+        groups = [group for group in placed if model.residuals.variances.get(_ascending(group))]
+        if len(groups) < 2:
+            continue
+        tables = [
+            model.pairs[group] if group[0] < group[1] else model.pairs[_ascending(group)].T
+            for group in groups
+        ]
+        table = functools.reduce(np.add, tables)
+        variance = sum(model.residuals.variances[_ascending(group)] for group in groups)
+        weight = factor * _clearness(model, groups[0], table, variance, presence.columns)
+        found.append(TargetTable(groups[0], table * m, weight, tuple(groups[1:])))
+    return found
+
+
+def _ascending(pair: tuple[int, int]) -> tuple[int, int]:
+    return min(pair), max(pair)

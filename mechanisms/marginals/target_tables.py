@@ -35,11 +35,19 @@ class TargetTable:
         group: Positions of its columns.
         table: float64 of their shape, in published records.
         weight: Of its squared distance, a multiple of 1/64.
+        also: Other columns whose tables are counted in it too, in the same order: those of the
+            persons in further places of a household.
     """
 
     group: Group
     table: Floats
     weight: float
+    also: Sequence[Group] = ()
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All columns whose tables are counted in it."""
+        return self.group, *self.also
 
 
 _BLOCK = 1 << 10  # records whose codes stay near while table after table is counted

@@ -15,7 +15,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.bundle.rows import Rows
 from statpress.tasks.products.publication import DataTable, described
 
-_COPY = ("integer", "The number of the set that the record belongs to, from 1.")
+COPY = ("integer", "The number of the set that the record belongs to, from 1.")
 _BLANK_COPY = (
     "integer",
     "The number of the set that the record belongs to, from 1; 0 for the block without values that "
@@ -82,7 +82,7 @@ def copies_table(
     copies = replace(
         records,
         stem=f"{records.stem}_copies",
-        fields=[*records.fields, *described({free_name("copy", domain): _COPY})],
+        fields=[*records.fields, *described({free_name("copy", domain): COPY})],
         title=f"{number} more sets of synthetic records",
         most_rows=number * records.most_rows,
         expected=None if expected is None else number * expected,
@@ -101,7 +101,7 @@ def copies_table(
     )
     spss = replace(
         copies,
-        fields=[*records.fields, *described({free_name("Imputation_", domain): _COPY})],
+        fields=[*records.fields, *described({free_name("Imputation_", domain): COPY})],
         rows=rows("Imputation_"),
     )
     return replace(copies, instead={"dta": stata, "sav": spss})

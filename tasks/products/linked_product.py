@@ -7,7 +7,7 @@ and its key, which the persons have too; they stand in the order of their places
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Grid, Prose, Section
+from statpress.tasks.products.copied_records import COPY, NOTE, free_name
 from statpress.tasks.products.marginal_product import (
     DerivedMicrodata,
     MarginalMicrodata,
@@ -37,12 +38,14 @@ from statpress.tasks.products.marginal_product import (
 from statpress.tasks.products.product_kind import ReaderWords, ReportPart
 from statpress.tasks.products.publication import (
     DataTable,
-    Publication,
+    Field,
     column_field,
     describe_column,
     described,
 )
 
+FILES_OF = "households", "persons"
+"""The ends of the stems of a product's files."""
 _WEIGHT_OF_PERSON = "The weight of the person's household, and so the person's."
 _HOUSEHOLD = ("integer", "The household's number, made up with it; from 1.")
 _OF_HOUSEHOLD = ("integer", "The household that the person belongs to.")
@@ -113,66 +116,11 @@ class LinkedRecords(MarginalMicrodata):
 
     core = LINKED
 
-    def publication(self, product: Planned, derived: DerivedMicrodata | None = None) -> Publication:
-        """Households, persons, noisy tables, and what is known of each pair."""
-        beside = super().publication(product, derived).tables[1:]
-        tables = _Tables.of(product.domain)
-        household, person = tables.keys()
-        weight = weight_field(product.mechanism.weight, product.domain)
-        inherited = {name: (sort, _WEIGHT_OF_PERSON) for name, (sort, _) in weight.items()}
-        n = product.mechanism.records or product.target.n_records
-        stems = f"{product.name}_households", f"{product.name}_persons"
-        households = DataTable(
-            stem=stems[0],
-            fields=[
-                *map(column_field, tables.households.columns),
-                *described({household: _HOUSEHOLD} | weight),
-            ],
-            title="synthetic households",
-            description=f"Their persons are in {stems[1]}, by {household}.",
-            most_rows=n,
-            domain=tables.households,
-            keys=(household,),
-        )
-        persons = DataTable(
-            stem=stems[1],
-            fields=[
-                *map(column_field, tables.persons.columns),
-                *described({household: _OF_HOUSEHOLD, person: _PERSON} | inherited),
-            ],
-            title="synthetic persons",
-            description=f"Their households are in {stems[0]}, by {household}.",
-            most_rows=n * len(tables.places),
-            domain=tables.persons,
-            keys=(person,),
-            refers=(household, stems[0]),
-            check=partial(_disagreeing, stems=stems, household=household, size=tables.size),
-        )
-        if derived is not None:
-            codes = derived.microdata.codes
-            of_persons, belonging = tables.persons_of(codes)
-            numbers = np.arange(1, len(codes[0]) + 1)
-            weights = {name: derived.microdata.weights(codes) for name in weight}
-            households = replace(
-                households,
-                expected=len(numbers),
-                rows=_keyed(
-                    tables.households,
-                    [codes[i] for i in tables.own],
-                    {household: numbers} | weights,
-                ),
-            )
-            keys: dict[str, NDArray[Any]] = {
-                household: numbers[belonging],
-                person: np.arange(1, len(belonging) + 1),
-            }
-            keys |= {name: own[belonging] for name, own in weights.items()}
-            persons = replace(
-                persons,
-                expected=len(belonging),
-                rows=_keyed(tables.persons, of_persons, keys),
-            )
-        return Publication((households, persons, *beside))
+    def record_files(self, product: Planned, derived: DerivedMicrodata | None) -> list[DataTable]:
+        """Households and persons, and further sets of both."""
+        number = product.mechanism.copies
+        files = _files(product, derived)
+        return [*files, *(_files(product, derived, number) if number else ())]
 
     def stated(self, product: Planned, raw: NoisyMarginals | None = None) -> dict[str, Any]:
         """With the columns of a household's record, which no file has."""
@@ -198,6 +146,13 @@ class LinkedRecords(MarginalMicrodata):
         own, notes = weight_words(product)
         if own:
             own += " Persons have that of their household."
+        if copies := product.mechanism.copies:
+            own += (
+                f" For intervals of anything else compute it on each of the {copies} sets in "
+                f"`{name}_households_copies` and `{name}_persons_copies`, and combine the results "
+                "as below."
+            )
+            notes = {"copies of records": f"{NOTE} {_COPIES}", **notes}
         return ReaderWords(item + own, {"linked records": _LINKED} | notes)
 
     def part(
@@ -242,6 +197,90 @@ class LinkedRecords(MarginalMicrodata):
         )
 
 
+_COPIES = (
+    "Figures of persons whose variance is computed on a copy, for a population, need clusters: the "
+    "persons of a household were drawn together."
+)
+
+
+def _files(
+    product: Planned, derived: DerivedMicrodata | None, copies: int = 0
+) -> tuple[DataTable, DataTable]:
+    """Households and persons, of the records or of so many copies one after the other."""
+    tables = _Tables.of(product.domain)
+    household, person = tables.keys()
+    weight = weight_field(product.mechanism.weight, product.domain)
+    inherited = {name: (sort, _WEIGHT_OF_PERSON) for name, (sort, _) in weight.items()}
+    n = (product.mechanism.records or product.target.n_records) * max(copies, 1)
+    copied = {free_name("copy", product.domain): COPY} if copies else {}
+    more = f"{copies} more sets of " if copies else ""
+    stems = [f"{product.name}_{each}{'_copies' * bool(copies)}" for each in FILES_OF]
+    households = DataTable(
+        stem=stems[0],
+        fields=[
+            *map(column_field, tables.households.columns),
+            *described({household: _HOUSEHOLD} | weight | copied),
+        ],
+        title=f"{more}synthetic households",
+        description=f"Their persons are in {stems[1]}, by {household}.",
+        most_rows=n,
+        domain=tables.households,
+        keys=(household,),
+    )
+    persons = DataTable(
+        stem=stems[1],
+        fields=[
+            *map(column_field, tables.persons.columns),
+            *described({household: _OF_HOUSEHOLD, person: _PERSON} | inherited | copied),
+        ],
+        title=f"{more}synthetic persons",
+        description=f"Their households are in {stems[0]}, by {household}.",
+        most_rows=n * len(tables.places),
+        domain=tables.persons,
+        keys=(person,),
+        refers=(household, stems[0]),
+        check=partial(_disagreeing, stems=stems, household=household, size=tables.size),
+    )
+    if derived is None:
+        return households, persons
+    found = derived.microdata
+    sets: list[Sequence[NDArray[Any]]] = [found.codes]
+    if copies:
+        sets = [tuple(each.T) for each in found.copies.sets]
+    sizes = [set_[tables.own[-1]].sum(dtype=np.int64) for set_ in sets]
+    before = np.cumsum([0, *sizes]).tolist()
+
+    def of_households() -> Iterator[tuple[list[NDArray[Any]], dict[str, NDArray[Any]]]]:
+        for number, codes in enumerate(sets):
+            n_own = len(codes[0])
+            keys: dict[str, NDArray[Any]] = {household: number * n_own + np.arange(1, n_own + 1)}
+            keys |= {name: found.weights(codes) for name in weight}
+            yield (
+                [codes[i] for i in tables.own],
+                keys | dict.fromkeys(copied, np.full(n_own, number + 1)),
+            )
+
+    def of_persons() -> Iterator[tuple[list[NDArray[Any]], dict[str, NDArray[Any]]]]:
+        for number, (codes, (_, keys)) in enumerate(zip(sets, of_households(), strict=True)):
+            members, belonging = tables.persons_of(codes)
+            own = {name: values[belonging] for name, values in keys.items()}
+            numbers = before[number] + np.arange(1, len(belonging) + 1)
+            yield members, {household: own.pop(household), person: numbers, **own}
+
+    return (
+        replace(
+            households,
+            expected=sum(len(set_[0]) for set_ in sets),
+            rows=_keyed(tables.households, households.fields, of_households),
+        ),
+        replace(
+            persons,
+            expected=before[-1],
+            rows=_keyed(tables.persons, persons.fields, of_persons),
+        ),
+    )
+
+
 _LINKED = (
     "**Linked records.** The unit of privacy is a household with all its persons. A column of "
     "persons was measured in every place of a household, in the order that `config.yaml` declares; "
@@ -250,25 +289,38 @@ _LINKED = (
 )
 
 
-def _keyed(domain: Domain, codes: Sequence[NDArray[Any]], more: Mapping[str, NDArray[Any]]) -> Rows:
-    """Records with columns of numbers behind."""
+def _keyed(
+    domain: Domain,
+    fields: Sequence[Field],
+    sets: Callable[[], Iterator[tuple[Sequence[NDArray[Any]], Mapping[str, NDArray[Any]]]]],
+) -> Rows:
+    """Sets of records one after the other, with columns of numbers behind, as the fields say.
+
+    Args:
+        domain: Of the records' codes.
+        fields: Of the file.
+        sets: Gives the codes of each set, and by name its further columns.
+    """
     import pyarrow as pa
 
-    rows = code_rows(domain, codes)
-    behind = [pa.array(values) for values in more.values()]
-    fields = [pa.field(n, v.type, nullable=False) for n, v in zip(more, behind, strict=True)]
+    types = {"integer": pa.int64(), "number": pa.float64()}
+    behind = [
+        pa.field(each["name"], types[each["type"]], nullable=False)
+        for each in fields[len(domain.columns) :]
+    ]
 
     def batches() -> Iterator[list[Any]]:
-        start = 0
-        for arrays in rows.batches():
-            end = start + len(arrays[0])
-            yield [*arrays, *(values[start:end] for values in behind)]
-            start = end
+        for codes, more in sets():
+            start = 0
+            for arrays in code_rows(domain, codes).batches():
+                end = start + len(arrays[0])
+                yield [*arrays, *(pa.array(more[field.name][start:end]) for field in behind)]
+                start = end
 
-    return Rows(pa.schema([*rows.schema, *fields]), batches)
+    return Rows(pa.schema([*code_rows(domain, ()).schema, *behind]), batches)
 
 
-def _disagreeing(path: Path, stems: tuple[str, str], household: str, size: str) -> dict[str, int]:
+def _disagreeing(path: Path, stems: Sequence[str], household: str, size: str) -> dict[str, int]:
     """In how many households of the other file the number of persons is not that of this one."""
 
     def column(own: Path, name: str) -> NDArray[np.int64]:

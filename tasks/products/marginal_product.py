@@ -522,27 +522,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     def publication(self, product: Planned, derived: DerivedMicrodata | None = None) -> Publication:
         """Records, noisy tables, and what is known of each pair."""
         name, mechanism, domain = product.name, product.mechanism, product.domain
-        words, n_columns = not_in_it(domain), len(domain.columns)
-        spread = mechanism.within_cells != "middle"
-        sloped = mechanism.within_cells == "slope"
-        records = DataTable(
-            stem=name,
-            fields=[
-                range_field(column, sloped) if spread and column.ends else column_field(column)
-                for column in domain.columns
-            ]
-            + described(weight_field(mechanism.weight, domain)),
-            title="synthetic records",
-            description=words,
-            most_rows=mechanism.records or product.target.n_records,
-            domain=domain,
-            spread=spread,
-        )
+        n_columns = len(domain.columns)
         tables = DataTable(
             stem=f"{name}_tables",
             fields=fields(mechanism.widest),
             title="noisy tables with standard errors",
-            description=words,
+            description=not_in_it(domain),
             most_rows=mechanism.rows(n_cells=0),
         )
         pairs = DataTable(
@@ -553,26 +538,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         )
         if derived is not None:
             drawn, found = derived.raw, derived.microdata
-            within = (lambda: _within(drawn)) if spread else None
-            leaning = _tilts(domain, found.codes) if sloped else None
-            records = replace(
-                records,
-                expected=len(found.codes[0]),
-                rows=_weighted(found, found.codes, code_rows(domain, found.codes, within, leaning)),
-            )
             tables = replace(
                 tables,
                 expected=sum(table.values.size for table in drawn_tables(drawn)),
                 rows=table_rows(drawn, found.residuals, mechanism.widest),
             )
             pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
-        more = []
-        if number := mechanism.copies:
-            drawn_copies = (
-                None if derived is None else _batches_of_copies(derived, mechanism.within_cells)
-            )
-            more = [copies_table(records, domain, number, drawn_copies, fewer=_fewer(product))]
-        records = _with_places(product, records, derived)
         earlier = []
         if mechanism.prior is not None:
             used = None if derived is None else derived.raw.prior
@@ -580,7 +551,43 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         calibrated = []
         if mechanism.weight is not None and mechanism.weight.totals:
             calibrated = [_calibration(product, mechanism.weight, derived)]
-        return Publication((records, *more, tables, pairs, *earlier, *calibrated))
+        records = self.record_files(product, derived)
+        return Publication((*records, tables, pairs, *earlier, *calibrated))
+
+    def record_files(self, product: Planned, derived: DerivedMicrodata | None) -> list[DataTable]:
+        """The files of records and of their copies; the main one first."""
+        mechanism, domain = product.mechanism, product.domain
+        spread = mechanism.within_cells != "middle"
+        sloped = mechanism.within_cells == "slope"
+        records = DataTable(
+            stem=product.name,
+            fields=[
+                range_field(column, sloped) if spread and column.ends else column_field(column)
+                for column in domain.columns
+            ]
+            + described(weight_field(mechanism.weight, domain)),
+            title="synthetic records",
+            description=not_in_it(domain),
+            most_rows=mechanism.records or product.target.n_records,
+            domain=domain,
+            spread=spread,
+        )
+        if derived is not None:
+            drawn, found = derived.raw, derived.microdata
+            within = (lambda: _within(drawn)) if spread else None
+            leaning = _tilts(domain, found.codes) if sloped else None
+            records = replace(
+                records,
+                expected=len(found.codes[0]),
+                rows=_weighted(found, found.codes, code_rows(domain, found.codes, within, leaning)),
+            )
+        more = []
+        if number := mechanism.copies:
+            drawn_copies = (
+                None if derived is None else _batches_of_copies(derived, mechanism.within_cells)
+            )
+            more = [copies_table(records, domain, number, drawn_copies, fewer=_fewer(product))]
+        return [_with_places(product, records, derived), *more]
 
     def working_memory(self, product: Planned) -> WorkingMemory:
         mechanism, n_records = product.mechanism, product.target.n_records

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.mechanisms.marginals.copied_analyses import Copy
 from statpress.mechanisms.marginals.sample_design import SampleDesign
@@ -41,11 +42,12 @@ from statpress.tasks.release.query import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
 
     import pandas as pd
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 Of = Literal["records", "population", "persons"]
 By = Literal["tables", "copies", "prior"]
@@ -93,29 +95,50 @@ class Release:
             return with_prior(measured)
         if self._by == "tables":
             return measured
-        frame = self.copies(measured.name)
-        codes = np.column_stack(
-            [codes_of(each, frame[each.name]) for each in measured.domain.columns]
-        )
-        number = frame[frame.columns[-1]].to_numpy()
-        of_copies = [number == each for each in np.unique(number)]
-        if "weight" not in measured.stated:
-            copies = [Copy(codes[own]) for own in of_copies]
+        return Copied(**vars(measured), copies=tuple(self._copies_of(measured)))
+
+    def _copies_of(self, measured: Measured) -> Iterator[Copy]:
+        """The records of each copy, with their weights and design if they have any."""
+        domain = measured.domain
+        if measured.stated["kind"] == "linked":
+            frame, codes = self._households_of_copies(measured)
         else:
+            frame = self.copies(measured.name)
+            codes = np.column_stack([codes_of(each, frame[each.name]) for each in domain.columns])
+        number = frame[frame.columns[-1]].to_numpy()
+        weights: NDArray[np.float64] | None = None
+        design: list[NDArray[np.int64] | None] = [None, None]
+        if "weight" in measured.stated:
             weights = frame[measured.weight["records"]].to_numpy(np.float64)
             design = [
-                None if name is None else codes[:, measured.domain.names.index(name)]
+                None if name is None else codes[:, domain.names.index(name)]
                 for name in (measured.weight["strata"], measured.weight["cluster"])
             ]
-            copies = [
-                Copy(
-                    codes[own],
-                    weights[own],
-                    SampleDesign(*(None if each is None else each[own] for each in design)),
-                )
-                for own in of_copies
-            ]
-        return Copied(**vars(measured), copies=tuple(copies))
+        for each in np.unique(number):
+            own = number == each
+            yield Copy(
+                codes[own],
+                None if weights is None else weights[own],
+                SampleDesign(*(None if part is None else part[own] for part in design)),
+            )
+
+    def _households_of_copies(self, measured: Measured) -> tuple[Any, NDArray[np.int64]]:
+        """Of copies the frame of households, and the codes of their records, persons included."""
+        import pandas as pd
+
+        name, columns = measured.name, measured.domain.columns
+        households, persons = (each(name, copies=True) for each in (self.households, self.persons))
+        rows = pd.Index(households[self._key]).get_indexer(persons[self._key])
+        place = persons.groupby(self._key).cumcount().to_numpy() + 1
+        codes = np.empty((len(households), len(columns)), dtype=np.int64)
+        for at, column in enumerate(columns):
+            if not isinstance(column, Slot):
+                codes[:, at] = codes_of(column, households[column.name])
+                continue
+            there = place == column.place
+            codes[:, at] = column.absent_code
+            codes[rows[there], at] = codes_of(column.of, persons.loc[there, column.of.name])
+        return households, codes
 
     @property
     def on_copies(self) -> Release:
@@ -257,30 +280,47 @@ class Release:
         name = self._named(product)[0]
         return _frame(*self._table_of(name), as_)
 
-    def households(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+    def households(
+        self, product: str | None = None, *, copies: bool = False, as_: Frame = "pandas"
+    ) -> Any:
         """The synthetic households of linked records, with a key that their persons have too.
 
         Args:
             product: Which linked records; by default the only ones.
+            copies: Whether to give all copies, with the number of each in the last column. No two
+                households of them have one key.
             as_: As of ``microdata``.
 
         Raises:
-            QueryError: There are none of this name.
+            QueryError: There are none of this name, or the config asked for no copies.
             DependencyError: Polars is not installed.
         """
-        name = self._named(product, "linked")[0]
-        return _frame(*self._table_of(f"{name}_households"), as_)
+        return self._linked("households", product, copies, as_)
 
-    def persons(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
+    def persons(
+        self, product: str | None = None, *, copies: bool = False, as_: Frame = "pandas"
+    ) -> Any:
         """The synthetic persons of linked records, in the order of their households.
 
         Takes and raises what ``households`` does.
         """
+        return self._linked("persons", product, copies, as_)
+
+    @property
+    def _key(self) -> str:
+        """The column by which linked households and their persons are merged."""
+        name = self._named(None, "linked")[0]
+        key: str = self._resource(f"{name}_households")["schema"]["primaryKey"][0]
+        return key
+
+    def _linked(self, table: str, product: str | None, copies: bool, as_: Frame) -> Any:
         name = self._named(product, "linked")[0]
-        return _frame(*self._table_of(f"{name}_persons"), as_)
+        return _frame(*self._table_of(f"{name}_{table}{'_copies' * copies}"), as_)
 
     def copies(self, product: str | None = None, *, as_: Frame = "pandas") -> Any:
         """All copies of the synthetic records, with the number of each in the last column.
+
+        Those of linked records are ``households(copies=True)`` and ``persons(copies=True)``.
 
         >>> release.copies().groupby("copy").size().tolist()
         [17137, 17137, 17137, 17137, 17137, 17137, 17137, 17137, 17137, 17137]
@@ -305,7 +345,7 @@ class Release:
 
     def combine(
         self,
-        fit: Callable[[pd.DataFrame], Any],
+        fit: Callable[..., Any],
         *,
         product: str | None = None,
         of: Of = "population",
@@ -322,11 +362,11 @@ class Release:
         [1.23]
 
         Args:
-            fit: Takes the records of one copy, a DataFrame, and gives a fitted model with
-                ``params`` and ``bse`` as statsmodels has them, or figures with their variances as
-                a pair: two numbers, arrays, mappings or Series. For ``of="records"`` the figures
-                alone will do.
-            product: Which microdata; by default the only ones.
+            fit: Takes the records of one copy, a DataFrame, or two of linked records: households
+                and persons. It gives a fitted model with ``params`` and ``bse`` as statsmodels has
+                them, or figures with their variances as a pair: two numbers, arrays, mappings or
+                Series. For ``of="records"`` the figures alone will do.
+            product: Which records; by default the only ones.
             of: Whose figures: of a population that the records are a sample of, or of the
                 confidential records themselves.
             confidence: Of each interval.
@@ -338,14 +378,14 @@ class Release:
         """
         from statpress.mechanisms.marginals.copies import combined
 
-        name, stated = self._named(product)
-        frame = self.copies(name)
-        fits = [
-            _figures(fit(own.drop(columns=own.columns[-1]).reset_index(drop=True)), of)
-            for _, own in frame.groupby(frame.columns[-1], sort=True)
-        ]
+        name, stated = self._named(product, "microdata", "linked")
+        if stated["kind"] == "linked":
+            frames = [each(name, copies=True) for each in (self.households, self.persons)]
+        else:
+            frames = [self.copies(name)]
+        fits = [_figures(fit(*own), of) for own in zip(*map(_copy_by_copy, frames), strict=True)]
         few = math.isfinite(freedom)  # a copy has all clusters, however few its records
-        share = 1.0 if few else len(frame) / len(fits) / size_stated(stated)
+        share = 1.0 if few else len(frames[0]) / len(fits) / size_stated(stated)
         cells: list[dict[str, Any]] = []
         for term in fits[0]:
             if not all(term in each for each in fits):
@@ -395,18 +435,19 @@ class Release:
             }
         )
 
-    def _named(self, product: str | None, kind: str = "microdata") -> tuple[str, Mapping[str, Any]]:
-        """The name of a product of a kind and what the privacy statement has of it."""
+    def _named(self, product: str | None, *kinds: str) -> tuple[str, Mapping[str, Any]]:
+        """The name of a product of some kinds and what the privacy statement has of it."""
+        kinds, of = kinds or ("microdata",), " or ".join(kinds or ("microdata",))
         stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))
         products = stated["products"].items()
-        known = {name: each for name, each in products if each.get("kind") == kind}
+        known = {name: each for name, each in products if each.get("kind") in kinds}
         product = product or self._product or (next(iter(known)) if len(known) == 1 else "")
         if product not in known:
             raise QueryError(
-                f"It is not clear which product of kind '{kind}': "
+                f"It is not clear which product of kind '{of}': "
                 f"{', '.join(known) or 'there are none'}.",
                 where=self.where,
-                next_step=nearest(product, list(known)) + f"Name a product of kind {kind}.",
+                next_step=nearest(product, list(known)) + f"Name a product of kind {of}.",
             )
         return product, known[product]
 
@@ -634,13 +675,16 @@ class Release:
             now = self._like(self._by).regress(formula, of=of, confidence=confidence, weight=weight)
             return Estimates(change_of(before.facts, now.facts))
         if self._by == "copies":
-            fit, freedom, weighted = functools.partial(fitted, formula), math.inf, {}
+            fit: Callable[..., Any] = functools.partial(fitted, formula)
+            freedom, weighted, measured = math.inf, {}, self._measured.asked(question)
+            assert isinstance(measured, Copied)
             if weight:
-                by, measured = self._measured.weight, self._measured
-                assert isinstance(measured, Copied)
+                by = measured.weight
                 drawn = {key: by[key] for key in ("strata", "cluster")}
                 fit = functools.partial(fit, weight=by["records"], **drawn)
                 freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
+            if measured.stated["kind"] == "linked":
+                fit = functools.partial(_of_linked, fit, self._key, of == "persons")
             made = self.combine(
                 fit, product=self._product, of=of, confidence=confidence, freedom=freedom
             )
@@ -685,15 +729,23 @@ class Release:
         before = self._before(named, question)
         return Estimates(change_of(before.ask(question).facts, answer(self._measured, question)))
 
-    def _table_of(self, stem: str) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
-        """A file of the bundle's data, and its columns with the values that they list as text."""
-        import pyarrow as pa
-
+    def _resource(self, stem: str) -> Mapping[str, Any]:
+        """A file of the bundle's data, as the data package describes it."""
         path = written_file(self._folder, stem)
         if path is None:
             raise QueryError(f"The bundle has no file data/{stem}.", where=self.where)
         name = path.relative_to(self._folder).as_posix()
-        resource = next(each for each in self._package["resources"] if each["path"] == name)
+        found: Mapping[str, Any] = next(
+            each for each in self._package["resources"] if each["path"] == name
+        )
+        return found
+
+    def _table_of(self, stem: str) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
+        """A file of the bundle's data, and its columns with the values that they list as text."""
+        import pyarrow as pa
+
+        resource = self._resource(stem)
+        path = self._folder / resource["path"]
         fields = [dict(each) for each in resource["schema"]["fields"]]
         text = pa.schema(
             [(each["name"], pa.string()) for each in fields if each["type"] == "string"]
@@ -730,6 +782,26 @@ def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> 
                 frame[field["name"]], categories=field["listed"], ordered=ordered
             )
     return frame
+
+
+def _of_linked(
+    fit: Callable[[pd.DataFrame], Any],
+    key: str,
+    of_persons: bool,
+    households: pd.DataFrame,
+    persons: pd.DataFrame,
+) -> Any:
+    """A fit to households, or to persons with the columns of their households."""
+    if not of_persons:
+        return fit(households)
+    also = [name for name in households if name in persons and name != key]
+    return fit(persons.merge(households.drop(columns=also), on=key, validate="many_to_one"))
+
+
+def _copy_by_copy(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The records of each copy, whose number is in the last column."""
+    for _, own in frame.groupby(frame.columns[-1], sort=True):
+        yield own.drop(columns=own.columns[-1]).reset_index(drop=True)
 
 
 def _checked(of: Of) -> Of:

@@ -22,7 +22,7 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Date
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
-from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy, persons_of
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.linked_marginals import LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals
@@ -243,11 +243,10 @@ class Measured:
             if weight and not pairs and weight not in names:
                 listed = ", ".join(dict.fromkeys((*names, weight)))
                 error.where = listed
-                copies = written_file(self.folder, f"{self.name}_copies")
+                copies = "ask the copies, or " if self._has_copies else ""
                 error.next_step = (
                     "Weighted figures of several columns need their table with the weight: "
-                    f"{'ask the copies, or ' if copies else ''}name {{columns: [{listed}]}} under "
-                    "'groups' in another release."
+                    f"{copies}name {{columns: [{listed}]}} under 'groups' in another release."
                 )
                 raise
             error.next_step = (
@@ -258,10 +257,15 @@ class Measured:
             raise
 
     @property
+    def _has_copies(self) -> bool:
+        stems = f"{self.name}_copies", f"{self.name}_households_copies"
+        return any(written_file(self.folder, stem) is not None for stem in stems)
+
+    @property
     def _otherwise(self) -> str:
         """What else may know of columns that were not measured together."""
         ways = []
-        if written_file(self.folder, f"{self.name}_copies") is not None:
+        if self._has_copies:
             ways.append("the copies (--copies), which take what is not known as uncertain")
         if self.stated.get("prior") and not isinstance(self, WithPrior):
             ways.append("the tables with the earlier release (--with-prior)")
@@ -294,6 +298,14 @@ class Copied(Measured):
 
     copies: tuple[Copy, ...]
 
+    def asked(self, question: Question) -> Measured:
+        found = super().asked(question)
+        if not question.persons:
+            return found
+        assert isinstance(found, Copied) and isinstance(found.residuals, PersonResiduals)
+        persons = tuple(persons_of(each, found.residuals) for each in self.copies)
+        return replace(found, copies=persons)
+
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the variance of a weighted figure of one copy."""
@@ -302,7 +314,8 @@ class Copied(Measured):
     def analyses(self, question: Question) -> Analyses:
         own = super().analyses(question)
         n_records = self.n_records or self.residuals.present(None)
-        scale = 1.0 if self.domain.absent else n_records / len(self.copies[0])
+        whole = self.domain.absent or isinstance(self.residuals, PersonResiduals)
+        scale = 1.0 if whole else n_records / len(self.copies[0])
         fields = {name: getattr(own, name) for name in ("domain", "residuals", "sample")}
         copies = self.copies
         if question.weight:

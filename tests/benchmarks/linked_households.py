@@ -19,6 +19,13 @@ all sets of three persons of a household, each a child, of working age or older,
 persons of each value of a column, as PrivPetal asks (Cai, Xiao and Yang 2025, arXiv 2503.22970); of
 less than a hundredth of the households the error is that over a hundredth. *Misfit* is the share of
 places where a column does not agree with the size.
+
+``--copies 10`` prints instead how often the interval of Rubin's rule from so many copies of ours
+holds the figure of the true households, at .95: of *households* the shares of values and their mean
+size; of *persons* those of values and of those at work by age; of *both* the mean age and the share
+at work of persons by columns of their household; of a *regression* being at work on columns of
+persons, income and size; of *two persons* shares of both at work and of one sex, and the mean gap
+of ages; of *three persons* those of sets as above.
 """
 
 from __future__ import annotations
@@ -40,11 +47,13 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Sl
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 DELTA, PLACES, LEAST = 1e-6, 6, 0.01
+_ENOUGH, _COMMON = 100, 0.005
 _INCOMES = (10, 20, 30, 40, 50, 60, 75, 100, 125, 150, 200)
 _ADULT, _OLD = 3, 13  # in fives of years
 METHODS = ("linked", "flat", "random", "resampled")
@@ -172,9 +181,6 @@ def _ranks(values: Any) -> Codes:
 
 def released(case: Case, method: str, epsilon: float, seed: int) -> Codes:
     """Records int64[n, d] as a method makes them."""
-    sys.path.insert(0, SUPPORT)
-    from coded import CodesInMemory
-
     rng, true = np.random.default_rng(seed), case.records()
     n = len(true)
     if method == "resampled":
@@ -184,16 +190,26 @@ def released(case: Case, method: str, epsilon: float, seed: int) -> Codes:
         there = np.arange(PLACES) < case.sizes[:, None]
         persons[there] = rng.permutation(persons[there])
         return np.concatenate([true[:, : len(case.own) + 1], persons.reshape(n, -1)], axis=1)
-    domain = case.domain(linked=method == "linked")
-    target = Target(epsilon=epsilon, delta=DELTA, n_records=n, n_cells=0, domain=domain)
-    mechanism: Marginals = (
-        LinkedMarginals.calibrate(LinkedKnobs(), target)
-        if method == "linked"
-        else Marginals.calibrate(MarginalsKnobs(copies=1), target)
-    )
-    private = CodesInMemory(domain, n, tuple(true.astype(np.uint8).T.copy()))
-    made = mechanism.release(private, SeededRandomness(np.random.PCG64(seed)))
+    made, mechanism = _drawn(case, method, epsilon, seed)
     return np.stack(mechanism.postprocess(made).codes, axis=1).astype(np.int64)
+
+
+def _drawn(
+    case: Case, method: str, epsilon: float, seed: int, copies: int = 1
+) -> tuple[NoisyMarginals, Marginals]:
+    """What a mechanism releases of the true households."""
+    sys.path.insert(0, SUPPORT)
+    from coded import CodesInMemory
+
+    domain, true = case.domain(linked=method == "linked"), case.records()
+    target = Target(epsilon=epsilon, delta=DELTA, n_records=len(true), n_cells=0, domain=domain)
+    mechanism: Marginals = (
+        LinkedMarginals.calibrate(LinkedKnobs(copies=copies), target)
+        if method == "linked"
+        else Marginals.calibrate(MarginalsKnobs(copies=copies), target)
+    )
+    private = CodesInMemory(domain, len(true), tuple(true.astype(np.uint8).T.copy()))
+    return mechanism.release(private, SeededRandomness(np.random.PCG64(seed))), mechanism
 
 
 def errors(case: Case, records: Codes) -> dict[str, float]:
@@ -263,6 +279,77 @@ def _having(case: Case, least: int) -> NDArray[np.float64]:
     )
 
 
+def figures(case: Case) -> dict[str, dict[str, float]]:
+    """Figures of households and persons that copies give intervals of; see the module's text."""
+    sizes, ages, work = (
+        case.sizes,
+        case.persons["age"][0],
+        np.isin(case.persons["esr"][0], case.working),
+    )
+    there = ages >= 0
+    household = np.nonzero(there)[0]
+    age, at_work = ages[there], work[there].astype(np.float64)
+    found: dict[str, dict[str, float]] = {}
+
+    def add(kind: str, name: str, values: NDArray[Any], least: int = 1) -> None:
+        if len(values) >= least:
+            found.setdefault(kind, {})[name] = float(np.mean(values))
+
+    columns = case.own | {"size": (sizes, PLACES + 1)}
+    add("households", "size", sizes)
+    for name, (codes, k) in columns.items():
+        for code in range(k):
+            add("households", f"{name} {code}", codes == code)
+            own = codes[household] == code
+            add("both", f"age by {name} {code}", age[own], _ENOUGH)
+            add("both", f"work by {name} {code}", at_work[own], _ENOUGH)
+    for name, (codes, k) in case.persons.items():
+        for code in range(k):
+            add("persons", f"{name} {code}", codes[there] == code)
+    for code in range(case.persons["age"][1]):
+        add("persons", f"work at {code}", at_work[age == code], _ENOUGH)
+    adult = age > _ADULT
+    terms = [codes[there] for name, (codes, _) in case.persons.items() if name != "esr"]
+    terms += [sizes[household]] + [codes[household] for codes, _ in case.own.values()]
+    x = np.stack([np.ones(len(age)), *terms], axis=1)[adult]
+    for at, value in enumerate(np.linalg.lstsq(x, at_work[adult], rcond=None)[0]):
+        add("regression", str(at), value[None])
+    two = sizes >= 2
+    add("two persons", "work", work[two, 0] & work[two, 1])
+    add("two persons", "gap", np.abs(ages[two, 0] - ages[two, 1]))
+    if "sex" in case.persons:
+        sex = case.persons["sex"][0]
+        add("two persons", "sex", sex[two, 0] == sex[two, 1])
+    for at, share in enumerate(_threes(case)):
+        if share > _COMMON:
+            add("three persons", str(at), share[None])
+    return found
+
+
+def covered(
+    case: Case, epsilon: float, seed: int, copies: int
+) -> dict[str, list[tuple[bool, float]]]:
+    """By kind of figure whether each is in its interval from copies, with its standard error."""
+    from statpress.mechanisms.marginals.copies import combined
+
+    of_copies = [figures(case.of_records(each)) for each in _copies(case, epsilon, seed, copies)]
+    found: dict[str, list[tuple[bool, float]]] = {}
+    for kind, true in figures(case).items():
+        for name, value in true.items():
+            if all(name in each.get(kind, {}) for each in of_copies):
+                made = combined([each[kind][name] for each in of_copies])
+                lower, upper = made.interval()
+                held = lower <= value <= upper
+                found.setdefault(kind, []).append((held, made.standard_error))
+    return found
+
+
+def _copies(case: Case, epsilon: float, seed: int, copies: int) -> list[Codes]:
+    """The records int64[n, d] of each copy."""
+    made, mechanism = _drawn(case, "linked", epsilon, seed, copies)
+    return [each.astype(np.int64) for each in mechanism.postprocess(made).copies.sets]
+
+
 def measure(name: str, method: str, epsilon: float, seeds: int) -> dict[str, float]:
     """Mean errors over seeds."""
     case = case_of(name)
@@ -277,7 +364,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--copies", type=int, default=1)
     options = parser.parse_args(arguments)
+    if options.copies > 1:
+        for name, epsilon in itertools.product(options.cases, options.epsilons):
+            of_seeds = [
+                covered(case_of(name), epsilon, seed, options.copies)
+                for seed in range(options.seeds)
+            ]
+            kinds = {
+                kind: np.mean([held for each in of_seeds for held, _ in each[kind]])
+                for kind in of_seeds[0]
+            }
+            text = ", ".join(f"{kind} {share:.3f}" for kind, share in kinds.items())
+            print(f"{name} {options.copies} copies {epsilon:g}: {text}", flush=True)
+        return
     for name, method in itertools.product(options.cases, options.methods):
         noisy = method in ("linked", "flat")
         for epsilon in options.epsilons if noisy else [np.inf]:

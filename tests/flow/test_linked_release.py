@@ -246,8 +246,8 @@ def test_faults_are_refused_before_the_charge_without_a_value(
     [
         (
             "linked,",
-            "linked, copies: 5,",
-            "has no key 'copies': only products by laplace or gaussian or marginals do",
+            "linked, copies: 0,",
+            "There may be 1 to 100 copies",
         ),
         (
             "linked,",
@@ -400,3 +400,79 @@ def test_known_totals_that_disagree_across_sections_are_refused_before_the_charg
         where = rf"\.yaml:\d+:\d+: {re.escape(place)}(, line 3)?: "
         assert re.search(where + ".*" + re.escape(told), str(caught.value))
     assert charges(office) == 0
+
+
+@pytest.fixture(scope="module")
+def copied(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An agency with a release of four copies in every format, as ``bundle``."""
+    agency = opened(founded(tmp_path_factory.mktemp("copied")))
+    agency.replace("epsilon: 3,", "epsilon: 50,")
+    agency.replace("kind: linked,", "kind: linked, copies: 4,")
+    agency.replace("plots: false", "plots: false, formats: [parquet, csv, dta, sav]")
+    agency.bundle = agency.run(insecure_seed=4).bundle
+    return agency
+
+
+def test_in_every_copy_households_and_persons_go_together(copied: Any, pressed: Any) -> None:
+    bundle = copied.bundle
+    check_bundle(copied.home, bundle, verify_bundle(bundle))
+    for stem in ("survey_households", "survey_persons", "survey_tables"):
+        assert rows(bundle, stem) == rows(pressed.bundle, stem)  # drawing copies changes nothing
+    release = statpress.open(bundle)
+    households, persons = release.households(copies=True), release.persons(copies=True)
+    assert [*households] == ["tenure", "n_persons", "household_id", "copy"]
+    assert [*persons] == ["relation", "age", "household_id", "person_id", "copy"]
+    assert households["household_id"].tolist() == list(range(1, 1601))
+    assert persons["person_id"].tolist() == list(range(1, len(persons) + 1))
+    assert households.groupby("copy").size().to_dict() == dict.fromkeys(range(1, 5), 400)
+    merged = persons.merge(households, on="household_id", suffixes=("", "_own"))
+    assert len(merged) == len(persons) and (merged["copy"] == merged["copy_own"]).all()
+    sizes = persons.groupby("household_id").size()
+    own = households.set_index("household_id")["n_persons"]
+    assert (sizes.reindex(own.index, fill_value=0) == own).all()
+    those = persons.groupby("household_id")["relation"]
+    assert (those.first() == "reference").all()
+    assert those.agg(lambda each: (each == "reference").sum()).max() == 1
+    assert those.agg(lambda each: (each == "spouse").sum()).max() <= 1
+    for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
+        frame = read(bundle / "data" / f"survey_persons_copies.{suffix}")[0]
+        assert frame["household_id"].tolist() == persons["household_id"].tolist()
+
+
+def test_copies_of_households_answer_what_tables_do_and_more(copied: Any) -> None:
+    release = statpress.open(copied.bundle)
+    for column, of in (("tenure", "records"), ("relation", "persons"), ("age", "persons")):
+        measured, figures = (
+            each.mean(column, of=of) if column == "age" else each.share(column, of=of)
+            for each in (release, release.on_copies)
+        )
+        for one, other in zip(measured.facts["cells"], figures.facts["cells"], strict=True):
+            assert one["values"] == other["values"]
+            near = 5 if column == "age" else 0.06
+            assert one["estimate"] == pytest.approx(other["estimate"], abs=near)
+            assert other["lower"] <= other["estimate"] <= other["upper"]
+    with pytest.raises(errors.NotMeasuredError, match="--copies"):
+        release.mean("n_persons", by="tenure")
+    own = release.on_copies.mean("n_persons", where={"tenure": "own"})
+    assert 1 < own.value < 2.5  # half of the households have three persons or more
+
+    def with_children(households: pd.DataFrame, persons: pd.DataFrame) -> tuple[float, float]:
+        children = persons[persons["relation"] == "child"]["household_id"].nunique()
+        share = children / len(households)
+        return share, share * (1 - share) / len(households)
+
+    true = np.mean([n >= 3 for n in ((h * 7 + h // 5) % 6 for h in range(400))])
+    for of in ("records", "population"):
+        (cell,) = release.combine(with_children, of=of).facts["cells"]
+        assert cell["lower"] - 0.02 < true < cell["upper"] + 0.02
+    households = release.on_copies.regress("n_persons ~ tenure").frame()
+    persons = release.on_copies.regress("age ~ relation + n_persons", of="persons").frame()
+    assert households["term"].tolist() == ["Intercept", "tenure[T.rent]"]
+    child = persons.loc[persons["term"] == "relation[T.child]", "estimate"].item()
+    assert -60 < child < -25  # children are under 18, their parents from 30 to 79
+    text = (copied.bundle / "README.md").read_text()
+    assert "on each of the 4 sets in `survey_households_copies` and `survey_persons_copies`" in text
+    with pytest.raises(errors.QueryError, match="drawn together"):
+        release.on_copies.ask(
+            Question(columns=("age",), conditions={}, persons=True, population=True)
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,17 @@ from households import loaded, made_up, record_of
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals import latent_classes
+from statpress.mechanisms.marginals import latent_classes, synthesis
+from statpress.mechanisms.marginals.copies import Posterior
 from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import ColumnGroup
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
+from statpress.mechanisms.marginals.synthesis import (
+    Beginning,
+    one_way_counts,
+    targets_of_persons,
+)
 from statpress.mechanisms.marginals.target_tables import (
     KnownTotal,
     TargetTable,
@@ -224,3 +231,95 @@ def test_swaps_without_the_boxes_would_part_sizes_and_persons(tmp_path: Path) ->
         swap_towards(swapped, targets, rng, boxes=boxes)
         assert Counter(map(tuple, swapped.tolist())) != Counter(map(tuple, codes.tolist()))
         assert bool(impossible_records(swapped, boxes_of(domain)).any()) is parted
+
+
+def town() -> CodesInMemory:
+    """4,000 households of up to three persons, whose columns are related in every place alike."""
+    rng, n = np.random.default_rng(2), 4000
+    zone, age, work = (
+        Categorical(name=name, categories=tuple(values))
+        for name, values in (("zone", "abcd"), ("age", "012345"), ("work", "xyz"))
+    )
+    slots = [
+        Slot(name=f"{of.name}_{place}", of=of, place=place, size_name="n")
+        for place in (1, 2, 3)
+        for of in (age, work)
+    ]
+    domain = Domain((zone, Integer(name="n", lower=0, upper=3), *slots))
+    zones = rng.integers(4, size=n)
+    sizes = np.minimum(rng.poisson(1 + zones / 2), 3)
+    columns = [zones, sizes]
+    for place in (1, 2, 3):
+        ages = np.clip(rng.integers(6, size=n) - (zones == 3), 0, 5)
+        works = np.where(rng.random(n) < 0.8, ages // 2, rng.integers(3, size=n))
+        columns += [np.where(sizes >= place, each, k) for each, k in ((ages, 6), (works, 3))]
+    return CodesInMemory(domain, n, tuple(each.astype(np.uint8) for each in columns))
+
+
+@pytest.fixture(scope="module")
+def beginning() -> tuple[Posterior, Beginning]:
+    """What the copies of a town begin with."""
+    data = town()
+    target = Target(
+        epsilon=1.0, delta=1e-6, n_records=data.n_records, n_cells=1, domain=data.domain
+    )
+    mechanism = LinkedMarginals.calibrate(LinkedKnobs(), target)
+    release = mechanism.release(data, SeededRandomness(np.random.PCG64(1)))
+    found = mechanism.postprocess(release)
+    posterior = Posterior.of(release, found.copies.model)
+    codes, presence = np.stack(found.codes, axis=1), Presence.of(data.domain)
+    return posterior, Beginning.of(codes, posterior.model, {}, posterior.clear, presence)
+
+
+def test_a_copy_begins_with_persons_who_agree_with_its_sizes(
+    beginning: tuple[Posterior, Beginning],
+) -> None:
+    posterior, start = beginning
+    presence = start.presence
+    assert presence is not None
+    rng = np.random.default_rng(3)
+    one_way = presence.counts(
+        [one_way_counts(p, len(start.codes)) for p in posterior.draw(rng).one_way]
+    )
+    moved = start.moved(one_way, rng)
+    for column, wanted in enumerate(one_way):
+        assert np.array_equal(np.bincount(moved[:, column], minlength=len(wanted)), wanted)
+    sizes = moved[:, presence.size]
+    assert not np.array_equal(sizes, start.codes[:, presence.size])
+    for place, columns in enumerate(presence.places, 1):
+        for column in columns:
+            there = moved[:, column] != len(one_way[column]) - 1
+            assert np.array_equal(there, sizes >= place)
+    # Twin: columns that are moved one by one leave sizes with other persons.
+    apart = replace(start, presence=None).moved(one_way, np.random.default_rng(3))
+    last = presence.places[-1][0]
+    there = apart[:, last] != len(one_way[last]) - 1
+    assert not np.array_equal(there, apart[:, presence.size] == len(presence.places))
+
+
+def test_a_copy_has_the_tables_of_all_persons_that_were_drawn_for_it(
+    beginning: tuple[Posterior, Beginning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posterior, start = beginning
+    presence, boxes = start.presence, boxes_of(posterior.released.domain)
+    assert presence is not None
+
+    def apart() -> float:
+        """Of the tables of all persons, the mean share that is elsewhere than was drawn."""
+        distances = []
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            drawn = posterior.draw(rng)
+            codes = synthesis.synthesise(
+                drawn, len(start.codes), rng, boxes=boxes, presence=presence, sweeps=3, copied=start
+            )
+            for wanted in targets_of_persons(drawn, len(start.codes), presence):
+                shape = wanted.table.shape
+                tables = counts_of(codes, wanted.groups, [shape] * len(wanted.groups))
+                made = np.sum(tables, axis=0).reshape(shape)
+                distances.append(np.abs(made - wanted.table)[..., :-1].sum() / made.sum() / 2)
+        return float(np.mean(distances))
+
+    found = apart()
+    monkeypatch.setattr(synthesis, "targets_of_persons", lambda *_: [])
+    assert found < 0.6 * apart()
