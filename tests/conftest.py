@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -336,13 +337,36 @@ def postgres_server() -> Iterator[Server]:
         yield server
 
 
+THE_SERVER = pytest.StashKey[ExitStack]()
+"""What ends the session's Prefect server."""
+
+
 @pytest.fixture(scope="session")
 def server(
-    postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    postgres_server: Server,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, str]]:
     """The environment of a client of the session's one Prefect server, which has a password."""
     from prefect_server import started
 
     home = tmp_path_factory.mktemp("prefect-server")
-    with started(home, postgres_server.prefect_database()) as environment:
-        yield environment
+    with ExitStack() as stack:
+        request.config.stash[THE_SERVER] = stack
+        yield stack.enter_context(started(home, postgres_server.prefect_database()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker whether it gets the files that share the server one after the other."""
+    node.workerinput["server_once"] = node.config.getoption("dist") == "loadfile"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the server after the last of its files: its services would take a tenth of a core."""
+    once = getattr(item.config, "workerinput", {}).get("server_once", False)
+    if not once or THE_SERVER not in item.config.stash:
+        return
+    if nextitem is None or nextitem.nodeid.split("::")[0] not in ON_THE_SERVER:
+        item.config.stash[THE_SERVER].close()

@@ -168,6 +168,9 @@ def main() -> None:
         def interceptRequest(self, info: Any) -> None:
             requests.append(info.requestUrl().toString())
 
+    # PySide 6.12 gives away a reference to None with every wait, and Python 3.11 has some 5,000:
+    # a page that takes long, as on a busy machine, would end the process.
+    spare = [None] * 1_000_000
     app = QApplication(sys.argv[:1])
     profile = QWebEngineProfile()  # off the record: nothing is kept
     noting = Noting()
@@ -247,6 +250,7 @@ def main() -> None:
         print(json.dumps(answer), flush=True)
     page.deleteLater()  # before its profile
     app.processEvents()
+    del spare
 
 
 _TILE = 2200
