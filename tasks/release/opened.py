@@ -436,20 +436,29 @@ class Release:
         )
 
     def _named(self, product: str | None, *kinds: str) -> tuple[str, Mapping[str, Any]]:
-        """The name of a product of some kinds and what the privacy statement has of it."""
-        kinds, of = kinds or ("microdata",), " or ".join(kinds or ("microdata",))
-        stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))
-        products = stated["products"].items()
-        known = {name: each for name, each in products if each.get("kind") in kinds}
-        product = product or self._product or (next(iter(known)) if len(known) == 1 else "")
+        """The name of a product and what the privacy statement has of it.
+
+        Args:
+            product: Its name; by default the only one of the first kind of which there are any.
+            kinds: Those that will do; by default microdata.
+        """
+        kinds = kinds or ("microdata",)
+        stated = json.loads((self._folder / "privacy.json").read_text(encoding="utf-8"))["products"]
+        by_kind = [
+            [name for name, each in stated.items() if each.get("kind") == kind] for kind in kinds
+        ]
+        first: list[str] = next((names for names in by_kind if names), [])
+        known = [name for names in by_kind for name in names]
+        product = product or self._product or (first[0] if len(first) == 1 else "")
         if product not in known:
+            of = " or ".join(kinds)
             raise QueryError(
                 f"It is not clear which product of kind '{of}': "
                 f"{', '.join(known) or 'there are none'}.",
                 where=self.where,
-                next_step=nearest(product, list(known)) + f"Name a product of kind {of}.",
+                next_step=nearest(product, known) + f"Name a product of kind {of}.",
             )
-        return product, known[product]
+        return product, stated[product]
 
     def pairs(self) -> pd.DataFrame:
         """Every pair of columns: whether it was measured, how strong it is, and how sure.
