@@ -685,14 +685,17 @@ class Release:
             return Estimates(change_of(before.facts, now.facts))
         if self._by == "copies":
             fit: Callable[..., Any] = functools.partial(fitted, formula)
-            freedom, weighted, measured = math.inf, {}, self._measured.asked(question)
-            assert isinstance(measured, Copied)
+            freedom, weighted = math.inf, {}
+            if of == "persons":
+                self._measured.asked(question)  # whether there are any
             if weight:
+                measured = self._measured.asked(question)
+                assert isinstance(measured, Copied)
                 by = measured.weight
                 drawn = {key: by[key] for key in ("strata", "cluster")}
                 fit = functools.partial(fit, weight=by["records"], **drawn)
                 freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
-            if measured.stated["kind"] == "linked":
+            if self._named(self._product, "microdata", "linked")[1]["kind"] == "linked":
                 fit = functools.partial(_of_linked, fit, self._key, of == "persons")
             made = self.combine(
                 fit, product=self._product, of=of, confidence=confidence, freedom=freedom
