@@ -121,8 +121,8 @@ class Posterior:
             for pair, variance in model.residuals.variances.items()
             if len(pair) == 2 and variance
         }
-        centres = _centres(released, model, noise, model.one_way)
-        products = {pair: model.n * table for pair, table in centres.items()}
+        around = _centres(released, model, noise, model.one_way)
+        products = {pair: model.n * table for pair, table in around.items()}
         deviations: dict[Group, Floats] = {
             pair: model.residuals.values[pair] - centred(products[pair]) for pair in noise
         }
@@ -168,11 +168,8 @@ class Posterior:
         model, released = self.model, self.released
         boxes = boxes_of(released.domain)
         one_way = one_ways(released, model.residuals, model.n, boxes, smoothed=True, rng=rng)
-        centres = _centres(released, model, model.pairs, one_way, rng)
-        pairs = {
-            pair: self.pair(pair, (one_way[pair[0]], one_way[pair[1]]), rng, centres[pair])
-            for pair in model.pairs
-        }
+        around = _centres(released, model, model.pairs, one_way, rng)
+        pairs = {pair: self.pair(pair, one_way, rng, around[pair]) for pair in model.pairs}
         drawn = replace(model, one_way=one_way, pairs=pairs, groups={})
         groups = {group: drawn.measured(group, boxes, rng) for group in model.groups}
         return replace(drawn, groups=groups)
@@ -180,23 +177,24 @@ class Posterior:
     def pair(
         self,
         pair: Group,
-        margins: tuple[Floats, Floats],
+        one_way: Sequence[Floats],
         rng: np.random.Generator,
         centre: Floats | None = None,
     ) -> Floats:
-        """Drawn shares float64[k_a, k_b] of a pair, with these margins.
+        """Drawn shares float64[k_a, k_b] of a pair, with these single columns.
 
         Args:
             pair: Positions of its columns.
-            margins: Shares of their cells.
+            one_way: Of every column the shares of its cells.
             rng: Public.
-            centre: What the pair is taken to deviate from; by default what it is without persons.
+            centre: The shares that the pair is taken to deviate from; by default the likeliest.
         """
         model, released = self.model, self.released
         if pair not in self.strengths:  # known exactly
             return model.pairs[pair]
         if centre is None:
-            centre = _centre(released, model, pair, margins)
+            centre = _centres(released, model, [pair], one_way)[pair]
+        margins = one_way[pair[0]], one_way[pair[1]]
         possible = possible_cells(pair, released.sizes, boxes_of(released.domain))
         table, variance = self._cells(pair, model.n * centre, rng)
         inside = possible.copy()
@@ -274,7 +272,6 @@ class Copies:
             posterior.model,
             self.released.known or {},
             posterior.clear,
-            Presence.of(self.released.domain),
         )
         drawn = functools.partial(self._drawn, posterior, beginning)
         return tuple(in_threads(drawn, generators, at_once=at_once))
@@ -288,7 +285,7 @@ class Copies:
             rng,
             boxes=boxes_of(self.released.domain),
             known=self.released.known,
-            presence=beginning.presence,
+            presence=Presence.of(self.released.domain),
             sweeps=SWEEPS,
             copied=beginning,
         )
@@ -371,15 +368,6 @@ def _ratios(figures: Floats, naive: Floats, share: float) -> Floats:
     between = (1 + 1 / len(figures)) * figures.var(axis=0, ddof=1)
     within = naive.mean(axis=0)
     return np.asarray(np.sqrt((share * within + between) / within))
-
-
-def _centre(
-    released: NoisyMarginals, model: Model, pair: Group, margins: Sequence[Floats]
-) -> Floats:
-    """Shares float64[k_a, k_b] that a pair is taken to deviate from."""
-    if released.prior is not None and pair in model.carried:
-        return released.prior.table(pair, *margins)
-    return np.multiply.outer(*margins)
 
 
 def _centres(

@@ -11,9 +11,11 @@ records have all of them, and one sum of squares would break a nearly certain re
 noise of many weak ones. So each measured table weighs by how clear of its noise it is. When swaps
 have brought the records near to these, the tables that the records have by then replace the drawn
 ones: as they can be met all at once, the other pairs and triples can come near to what was drawn
-for them. For these only their own columns move. Last come the tables of all persons of households,
-and only persons move. In long files the rounds of a copy visit one part
+for them. For these only their own columns move. In long files the rounds of a copy visit one part
 after the other, so that each has records that this copy has not moved yet.
+
+**Households.** Last come the tables of all persons, in a copy and in the single file, and only
+persons move.
 """
 
 from __future__ import annotations
@@ -166,23 +168,16 @@ class Beginning:
         clear: The measured pairs that a copy is brought near to first.
         counts: The tables of the records that a copy is brought near to first.
         one_way: Their single columns.
-        presence: Of records of households, which columns are of persons.
     """
 
     codes: NDArray[Any]
     clear: Collection[Group]
     counts: Mapping[Group, Integers]
     one_way: Sequence[Integers]
-    presence: Presence | None = None
 
     @classmethod
     def of(
-        cls,
-        codes: NDArray[Any],
-        model: Model,
-        known: Mapping[Group, Any],
-        clear: Collection[Group],
-        presence: Presence | None = None,
+        cls, codes: NDArray[Any], model: Model, known: Mapping[Group, Any], clear: Collection[Group]
     ) -> Beginning:
         """Count what the copies of a model share."""
         tables = {**model.pairs, **model.groups}
@@ -192,19 +187,30 @@ class Beginning:
             np.bincount(column, minlength=len(p))
             for column, p in zip(codes.T, model.one_way, strict=True)
         ]
-        return cls(codes, clear, tables_of(codes, shapes), one_way, presence)
+        return cls(codes, clear, tables_of(codes, shapes), one_way)
 
-    def moved(self, one_way: Sequence[Integers], rng: np.random.Generator) -> NDArray[Any]:
-        """Records with these one-way tables, as few of whose values as need be are others."""
+    def moved(
+        self,
+        one_way: Sequence[Integers],
+        rng: np.random.Generator,
+        presence: Presence | None = None,
+    ) -> NDArray[Any]:
+        """Records with these one-way tables, as few of whose values as need be are others.
+
+        Args:
+            one_way: The tables.
+            rng: Public.
+            presence: Of records of households, which columns are of persons.
+        """
         moved = self.codes.copy()
         order = rng.permutation(len(moved))
         current = list(self.one_way)
-        if self.presence is not None:
-            size = self.presence.size
+        if presence is not None:
+            size = presence.size
             _exchange(moved, size, current[size], one_way[size], order, None)
             current[size] = one_way[size]
-            move_in(moved, self.presence, [len(counts) for counts in one_way], rng)
-            for column in self.presence.columns:
+            move_in(moved, presence, [len(counts) for counts in one_way], rng)
+            for column in presence.columns:
                 current[column] = np.bincount(moved[:, column], minlength=len(one_way[column]))
         for column, (counts, wanted) in enumerate(zip(current, one_way, strict=True)):
             _exchange(moved, column, counts, wanted, order, rng)
@@ -293,7 +299,7 @@ def synthesise(
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
     exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
     if copied is not None:
-        codes = copied.moved(one_way, rng)
+        codes = copied.moved(one_way, rng, presence)
     else:
         persons = frozenset() if presence is None else presence.columns
         own = {pair: table for pair, table in pairs.items() if not persons & {*pair}}

@@ -79,12 +79,11 @@ class _Drawn(Mapping[Group, Floats]):
                 released, model.residuals, model.n, boxes, *group,
                 smoothed=True, rng=rng, prior=released.prior,
             )[1]  # fmt: skip
-        if len(group) == 2:
-            margins = self._shares(group[:1]), self._shares(group[1:])
-            return self._posterior.pair(group, margins, rng)
         shares = list(model.one_way)
         for column in group:
             shares[column] = self._shares((column,))
+        if len(group) == 2:
+            return self._posterior.pair(group, shares, rng)
         pairs: dict[Group, Floats] = {
             pair: self._shares(pair) for pair in itertools.combinations(group, 2)
         }

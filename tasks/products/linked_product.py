@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -252,11 +252,15 @@ def _files(
     sizes = [set_[tables.own[-1]].sum(dtype=np.int64) for set_ in sets]
     before = np.cumsum([0, *sizes]).tolist()
 
+    @lru_cache(maxsize=1)
+    def weights(number: int) -> NDArray[np.float64]:
+        return found.weights(sets[number])
+
     def of_households() -> Iterator[tuple[list[NDArray[Any]], dict[str, NDArray[Any]]]]:
         for number, codes in enumerate(sets):
             n_own = len(codes[0])
             keys: dict[str, NDArray[Any]] = {household: number * n_own + np.arange(1, n_own + 1)}
-            keys |= {name: found.weights(codes) for name in weight}
+            keys |= {name: weights(number) for name in weight}
             yield (
                 [codes[i] for i in tables.own],
                 keys | dict.fromkeys(copied, np.full(n_own, number + 1)),

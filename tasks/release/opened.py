@@ -36,6 +36,7 @@ from statpress.tasks.release.query import (
     answer,
     codes_of,
     nearest,
+    no_persons,
     opened,
     regress,
     with_prior,
@@ -686,8 +687,9 @@ class Release:
         if self._by == "copies":
             fit: Callable[..., Any] = functools.partial(fitted, formula)
             freedom, weighted = math.inf, {}
-            if of == "persons":
-                self._measured.asked(question)  # whether there are any
+            name, stated = self._named(self._product, "microdata", "linked")
+            if of == "persons" and stated["kind"] != "linked":
+                raise no_persons(name, str(self._folder))
             if weight:
                 measured = self._measured.asked(question)
                 assert isinstance(measured, Copied)
@@ -695,7 +697,7 @@ class Release:
                 drawn = {key: by[key] for key in ("strata", "cluster")}
                 fit = functools.partial(fit, weight=by["records"], **drawn)
                 freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
-            if self._named(self._product, "microdata", "linked")[1]["kind"] == "linked":
+            if stated["kind"] == "linked":
                 fit = functools.partial(_of_linked, fit, self._key, of == "persons")
             made = self.combine(
                 fit, product=self._product, of=of, confidence=confidence, freedom=freedom

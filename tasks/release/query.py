@@ -108,6 +108,15 @@ def persons_of_population(where: str) -> QueryError:
     )
 
 
+def no_persons(product: str, where: str) -> QueryError:
+    """That persons are asked for of other records."""
+    return QueryError(
+        f"The records of '{product}' are not households with persons.",
+        where=where,
+        next_step="Ask without --of persons.",
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """A product by marginals of a verified bundle.
@@ -166,11 +175,7 @@ class Measured:
         if not question.persons:
             return self
         if self.stated["mechanism"] != LinkedMarginals.name:
-            raise QueryError(
-                f"The records of '{self.name}' are not households with persons.",
-                where=str(self.folder),
-                next_step="Ask without --of persons.",
-            )
+            raise no_persons(self.name, str(self.folder))
         if question.population:
             raise persons_of_population(str(self.folder))
         domain, residuals = PersonResiduals.of(self.residuals, self.domain)

@@ -332,22 +332,17 @@ def covered(
     """By kind of figure whether each is in its interval from copies, with its standard error."""
     from statpress.mechanisms.marginals.copies import combined
 
-    of_copies = [figures(case.of_records(each)) for each in _copies(case, epsilon, seed, copies)]
+    made, mechanism = _drawn(case, "linked", epsilon, seed, copies)
+    sets = [each.astype(np.int64) for each in mechanism.postprocess(made).copies.sets]
+    of_copies = [figures(case.of_records(each)) for each in sets]
     found: dict[str, list[tuple[bool, float]]] = {}
     for kind, true in figures(case).items():
         for name, value in true.items():
             if all(name in each.get(kind, {}) for each in of_copies):
-                made = combined([each[kind][name] for each in of_copies])
-                lower, upper = made.interval()
-                held = lower <= value <= upper
-                found.setdefault(kind, []).append((held, made.standard_error))
+                one = combined([each[kind][name] for each in of_copies])
+                lower, upper = one.interval()
+                found.setdefault(kind, []).append((lower <= value <= upper, one.standard_error))
     return found
-
-
-def _copies(case: Case, epsilon: float, seed: int, copies: int) -> list[Codes]:
-    """The records int64[n, d] of each copy."""
-    made, mechanism = _drawn(case, "linked", epsilon, seed, copies)
-    return [each.astype(np.int64) for each in mechanism.postprocess(made).copies.sets]
 
 
 def measure(name: str, method: str, epsilon: float, seeds: int) -> dict[str, float]:

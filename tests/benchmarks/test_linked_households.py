@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.linked_households import case_of, errors, released
+import numpy as np
+
+from tests.benchmarks.linked_households import case_of, errors, figures, released
 
 
 def test_linked_records_agree_with_their_sizes_and_keep_who_lives_together() -> None:
     case = case_of("arc")
-    linked, random = (errors(case, released(case, each, 1.0, 0)) for each in ("linked", "random"))
+    records = {each: released(case, each, 1.0, 0) for each in ("linked", "random")}
+    linked, random = (errors(case, each) for each in records.values())
     assert errors(case, case.records()) == dict.fromkeys(linked, 0.0)
     assert linked["misfit"] == 0
     assert linked["households"] <= 0.032 and linked["persons"] <= 0.052
@@ -15,3 +18,7 @@ def test_linked_records_agree_with_their_sizes_and_keep_who_lives_together() -> 
     assert linked["two persons"] <= 0.052 < random["two persons"] / 3
     assert linked["three persons"] < 0.6 * random["three persons"]
     assert linked["has two"] < random["has two"] / 2
+    true, made = figures(case), figures(case.of_records(records["linked"]))
+    assert figures(case.of_records(case.records())) == true
+    for kind, most in (("households", 0.0025), ("persons", 0.02), ("regression", 0.015)):
+        assert np.mean([abs(made[kind][each] - value) for each, value in true[kind].items()]) < most

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -257,7 +256,7 @@ def town() -> CodesInMemory:
 
 
 @pytest.fixture(scope="module")
-def beginning() -> tuple[Posterior, Beginning]:
+def beginning() -> tuple[Posterior, Beginning, Presence]:
     """What the copies of a town begin with."""
     data = town()
     target = Target(
@@ -267,21 +266,21 @@ def beginning() -> tuple[Posterior, Beginning]:
     release = mechanism.release(data, SeededRandomness(np.random.PCG64(1)))
     found = mechanism.postprocess(release)
     posterior = Posterior.of(release, found.copies.model)
-    codes, presence = np.stack(found.codes, axis=1), Presence.of(data.domain)
-    return posterior, Beginning.of(codes, posterior.model, {}, posterior.clear, presence)
+    presence = Presence.of(data.domain)
+    assert presence is not None
+    codes = np.stack(found.codes, axis=1)
+    return posterior, Beginning.of(codes, posterior.model, {}, posterior.clear), presence
 
 
 def test_a_copy_begins_with_persons_who_agree_with_its_sizes(
-    beginning: tuple[Posterior, Beginning],
+    beginning: tuple[Posterior, Beginning, Presence],
 ) -> None:
-    posterior, start = beginning
-    presence = start.presence
-    assert presence is not None
+    posterior, start, presence = beginning
     rng = np.random.default_rng(3)
     one_way = presence.counts(
         [one_way_counts(p, len(start.codes)) for p in posterior.draw(rng).one_way]
     )
-    moved = start.moved(one_way, rng)
+    moved = start.moved(one_way, rng, presence)
     for column, wanted in enumerate(one_way):
         assert np.array_equal(np.bincount(moved[:, column], minlength=len(wanted)), wanted)
     sizes = moved[:, presence.size]
@@ -291,18 +290,17 @@ def test_a_copy_begins_with_persons_who_agree_with_its_sizes(
             there = moved[:, column] != len(one_way[column]) - 1
             assert np.array_equal(there, sizes >= place)
     # Twin: columns that are moved one by one leave sizes with other persons.
-    apart = replace(start, presence=None).moved(one_way, np.random.default_rng(3))
+    apart = start.moved(one_way, np.random.default_rng(3))
     last = presence.places[-1][0]
     there = apart[:, last] != len(one_way[last]) - 1
     assert not np.array_equal(there, apart[:, presence.size] == len(presence.places))
 
 
 def test_a_copy_has_the_tables_of_all_persons_that_were_drawn_for_it(
-    beginning: tuple[Posterior, Beginning], monkeypatch: pytest.MonkeyPatch
+    beginning: tuple[Posterior, Beginning, Presence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    posterior, start = beginning
-    presence, boxes = start.presence, boxes_of(posterior.released.domain)
-    assert presence is not None
+    posterior, start, presence = beginning
+    boxes = boxes_of(posterior.released.domain)
 
     def apart() -> float:
         """Of the tables of all persons, the mean share that is elsewhere than was drawn."""
