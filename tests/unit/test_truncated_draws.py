@@ -279,7 +279,7 @@ def test_where_both_events_have_one_size_the_moved_draws_may_lose_less() -> None
     assert loss.approximate_rho(1e-8).rule == MOVED_DRAWS
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 3, deadline=None)
 @given(
     st.fractions(F(1, 50), 500, max_denominator=50),
     st.integers(1, 10**7),
