@@ -241,7 +241,9 @@ def _files(
         domain=tables.persons,
         keys=(person,),
         refers=(household, stems[0]),
-        check=partial(_disagreeing, stems=stems, household=household, size=tables.size),
+        check=partial(
+            _disagreeing, stems=stems, household=household, person=person, size=tables.size
+        ),
     )
     if derived is None:
         return households, persons
@@ -326,19 +328,28 @@ def _keyed(
     return Rows(pa.schema([*code_rows(domain, ()).schema, *behind]), batches)
 
 
-def _disagreeing(path: Path, stems: Sequence[str], household: str, size: str) -> dict[str, int]:
-    """In how many households of the other file the number of persons is not that of this one."""
+def _disagreeing(
+    path: Path, stems: Sequence[str], household: str, person: str, size: str
+) -> dict[str, int]:
+    """Keys that do not rise, and households whose number of persons is not that of this file."""
 
-    def column(own: Path, name: str) -> NDArray[np.int64]:
-        parts = [batch.column(name).to_numpy(False) for batch in read_batches(own, None)]
-        return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+    def columns(own: Path, *names: str) -> list[NDArray[np.int64]]:
+        parts: list[list[NDArray[Any]]] = [[np.zeros(0, np.int64)] for _ in names]
+        for batch in read_batches(own, None):
+            for part, name in zip(parts, names, strict=True):
+                part.append(batch.column(name).to_numpy(False).astype(np.int64))
+        return [np.concatenate(part) for part in parts]
 
-    other = path.with_name(f"{stems[0]}{path.suffix}")
-    keys, sizes, belonging = column(other, household), column(other, size), column(path, household)
+    keys, sizes = columns(path.with_name(f"{stems[0]}{path.suffix}"), household, size)
+    belonging, persons = columns(path, household, person)
+    not_rising = sum(int(np.sum(np.diff(numbers) <= 0)) for numbers in (keys, persons))
     most = max(int(keys.max(initial=0)), int(belonging.max(initial=0)))
     counted = np.bincount(belonging, minlength=most + 1)
     wanted = np.bincount(keys, weights=sizes, minlength=most + 1).astype(np.int64)
-    return {"households of another size": int(np.sum(counted != wanted))}
+    return {
+        "keys that do not rise": not_rising,
+        "households of another size": int(np.sum(counted != wanted)),
+    }
 
 
 FILES = LinkedRecords()

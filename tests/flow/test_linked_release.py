@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pyreadstat
@@ -29,6 +30,7 @@ from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.account_rules import of_path
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.made_up import make_up
 from statpress.tasks.release.query import Question, ask
@@ -90,6 +92,30 @@ def test_a_bundle_has_households_and_persons_that_go_together(pressed: Any) -> N
         assert relations.count("spouse") <= 1
     written = pyarrow.csv.read_csv(bundle / "data" / "survey_persons.csv")
     assert written["household_id"].to_pylist() == [each["household_id"] for each in persons]
+
+
+def test_files_that_do_not_go_together_are_no_release(pressed: Any, tmp_path: Path) -> None:
+    """What the gate asks of written files: a person elsewhere, or a key twice, is found."""
+    (product,) = PlannedOrder.of(Order(pressed.config)).plan.products
+    files = kind_of(product).publication(product, None).tables[:2]
+    written = [pq.read_table(pressed.bundle / "data" / f"{each.stem}.parquet") for each in files]
+    moved, twice = [table["household_id"].to_numpy().copy() for table in reversed(written)]
+    moved[0], twice[1] = 400 if moved[0] < 400 else 1, twice[0]
+    persons = written[1]["person_id"].to_numpy().copy()
+    persons[1] = persons[0]
+    for table, column, values, found in (
+        (1, "household_id", written[1]["household_id"].to_numpy(), (0, 0)),
+        (1, "household_id", moved, (0, 2)),
+        (1, "person_id", persons, (1, 0)),
+        (0, "household_id", twice, (1, 2)),
+    ):
+        other = [*written]
+        at = written[table].column_names.index(column)
+        other[table] = written[table].set_column(at, column, pa.array(values))
+        for file, rows_of in zip(files, other, strict=True):
+            pq.write_table(rows_of, tmp_path / f"{file.stem}.parquet")
+        checked = files[1].check(tmp_path / f"{files[1].stem}.parquet")
+        assert tuple(checked.values()) == found, column
 
 
 def test_its_metadata_say_how_files_are_merged(pressed: Any) -> None:
