@@ -130,18 +130,15 @@ def turned(prior: Prior) -> Iterator[tuple[str, Prior]]:
 
 
 @pytest.mark.parametrize(
-    ("screen", "seeds", "standard_errors"),
+    ("screen", "seeds"),
     [
-        ("yes", 10, 2),
-        ("no", 6, 0),
-        pytest.param("yes", 48, 0, marks=pytest.mark.benchmark_full),
-        pytest.param("no", 12, 0, marks=pytest.mark.benchmark_full),
+        ("yes", 36),
+        ("no", 6),
+        pytest.param("yes", 48, marks=pytest.mark.benchmark_full),
+        pytest.param("no", 12, marks=pytest.mark.benchmark_full),
     ],
 )
-def test_a_prior_helps_and_a_wrong_one_costs_little(
-    screen: str, seeds: int, standard_errors: int
-) -> None:
-    """A wrong one may seem to cost more by so many standard errors of few seeds."""
+def test_a_prior_helps_and_a_wrong_one_costs_little(screen: str, seeds: int) -> None:
     made = mechanism(0.3, screen=screen)
     errors: dict[str, list[float]] = {}
     for seed in range(seeds):
@@ -151,12 +148,10 @@ def test_a_prior_helps_and_a_wrong_one_costs_little(
         for name, each in [("alone", None), ("prior", prior), *turned(prior)]:
             release = released(now, replace(made, prior=each), 50 + seed)
             errors.setdefault(name, []).append(error(Model.of(release), now))
-    alone = np.array(errors.pop("alone"))
-    assert np.mean(errors.pop("prior")) < 0.95 * alone.mean()
-    assert sorted(errors) == ["fabricated", "permuted", "reversed"]
-    for name, each in errors.items():
-        more = each - 1.03 * alone
-        assert more.mean() <= standard_errors * more.std(ddof=1) / np.sqrt(seeds), name
+    means = {name: float(np.mean(each)) for name, each in errors.items()}
+    assert means["prior"] < 0.95 * means["alone"]
+    for name in ("reversed", "permuted", "fabricated"):
+        assert means[name] <= 1.03 * means["alone"], name
 
 
 def test_neither_the_loss_nor_an_estimate_depends_on_it() -> None:
