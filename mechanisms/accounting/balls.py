@@ -16,7 +16,9 @@ and what a series up to the power N leaves out is, for |x - a| <= 1/64, at most
 
     sqrt(2/pi) 1.0865 sqrt(N!) exp(-(a - 1/64)^2/4) (1/64)^(N + 1)/(N + 1)!,
 
-by Lagrange's remainder and Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4).
+by Lagrange's remainder and Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4). Where
+thousands of points are asked for at once, the same series is evaluated in extended numbers, with
+a bound on all that is rounded.
 
 **Convolutions.** The n-fold sum of independent losses on a grid is the n-th power of one transform
 (Koskela, Jälkö and Honkela 2020, arXiv 1906.03049). Its transform is as long as the window in which
@@ -319,6 +321,69 @@ def _expanded(place: int) -> tuple[arb, arb_poly, arb]:
         return a, arb_poly(found), (-most).union(most)
 
 
+Floats = NDArray[np.float64]
+Wide = NDArray[np.longdouble]
+
+WIDE_UNIT = np.finfo(np.longdouble).eps / 2
+"""Relative error of one rounding of an extended number; on some machines that of a double."""
+
+_TERMS = 14  # of a series, within half a step of its point
+_SCANT = np.finfo(np.longdouble).tiny
+
+
+def wide(value: arb) -> np.longdouble:
+    """A ball's middle, rounded to an extended number at a precision that has more bits."""
+    near = float(value.mid())
+    return np.longdouble(near) + np.longdouble(float((value - near).mid()))
+
+
+def twice_above_each(x: Wide) -> tuple[Wide, Wide]:
+    """erfc(x / sqrt 2) at many points, and bounds on the errors of these values.
+
+    By the same series, cut off sooner, as the points are within half a step. Beyond the farthest
+    of them the value is taken as 0, and exp(-x^2 / 2) bounds the error.
+
+    Args:
+        x: longdouble[...].
+
+    Returns:
+        Both longdouble[...].
+    """
+    series, left_out = _wide_series()
+    size = np.abs(x)
+    far = size > _FARTHEST_POINT
+    place = np.rint(np.minimum(size, _FARTHEST_POINT) * _PER_UNIT).astype(np.intp)
+    moved = np.minimum(size, _FARTHEST_POINT) - place / np.longdouble(_PER_UNIT)  # exactly
+    value = series[_TERMS - 1, place]
+    for coefficients in series[-2::-1]:
+        value = value * moved + coefficients[place]
+    error = np.where(far, np.exp(-(size**2) / 2) * (1 + 1e-9) + _SCANT, left_out[place])
+    value = np.where(far, 0, value)
+    behind = x < 0
+    return np.where(behind, 2 - value, value), np.where(behind, error + 4 * WIDE_UNIT, error)
+
+
+@functools.cache
+def _wide_series() -> tuple[Wide, Wide]:
+    """Coefficients longdouble[n, points], and what each point's errors come to at most.
+
+    Those are the terms left out, at half a step, and Horner's rounding of the others: of 2 n
+    operations and of the coefficients themselves.
+    """
+    series: list[list[np.longdouble]] = []
+    errors = []
+    with ctx.workprec(2 * _BITS):
+        for place in range(_FARTHEST_POINT * _PER_UNIT + 1):
+            _, polynomial, left_out = _expanded(place)
+            coefficients = polynomial.coeffs()
+            sizes = [abs(c) * (_STEP / 2) ** n for n, c in enumerate(coefficients)]
+            rounding = 3 * _TERMS * float(WIDE_UNIT) * sum(sizes[:_TERMS], arb(0))
+            error = sum(sizes[_TERMS:], rounding + left_out.abs_upper())
+            series.append([wide(c) for c in coefficients[:_TERMS]])
+            errors.append(wide(error.upper()) * (1 + 1e-9))
+    return np.array(series).T.copy(), np.array(errors)
+
+
 TRUNCATION = 1e-15
 """Mass that a power may leave outside its window."""
 
@@ -326,8 +391,6 @@ UNIT = 2.0**-53
 """Relative error of one rounding."""
 
 _ORDERS = (*range(-20, 0), *range(1, 21))  # of Chernoff's bound, over the number of masses
-
-Floats = NDArray[np.float64]
 
 
 class Power(NamedTuple):

@@ -26,12 +26,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from flint import arb, ctx, fmpq
 
 from statpress.mechanisms.accounting.balls import (
     BITS,
     Above,
     Bounds,
+    Floats,
     ball,
     enclosed,
     exactly,
@@ -209,6 +211,11 @@ class PrivacyLoss(abc.ABC):
                 outwards(rest + factor * low, 1.0).lower,
                 outwards(rest + factor * high, 1.0).upper,
             )
+
+    def curve(self, step: float, count: int) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on the curve at 0, step, .., count step: float64[count + 1]."""
+        found = np.array([self.delta(step * j) for j in range(count + 1)], dtype=np.float64)
+        return found[:, 0], found[:, 1]
 
     def epsilon(self, delta: float) -> Bounds:
         """Smallest epsilon >= 0 at a delta in [0, 1)."""

@@ -37,7 +37,6 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -317,7 +316,8 @@ def _grid(part: PrivacyLoss, h: float) -> _Grid:
     image, being e^loss times its masses, so that both keep their relative accuracy.
     """
     count = math.ceil(reach(part) / h) + 1
-    lower, upper = _values(tabulated(part).delta, h, count)
+    lower, upper = tabulated(part).curve(h, count)
+    upper = np.minimum.accumulate(upper)
     ahead = _dots(upper, h)
     grid = h * np.arange(1, count + 1)
     behind = (ahead * np.exp(-grid))[::-1]
@@ -339,13 +339,6 @@ def _grid(part: PrivacyLoss, h: float) -> _Grid:
     above = max(0.0, float(np.max(most - curve)), float(1 - whole)) + noise
     excess = max(0.0, float(np.max(curve - least)), float(whole - 1)) + noise
     return _Grid(-count, masses, infinite, above, excess + float(masses[0]) + infinite)
-
-
-def _values(curve: Callable[[float], Bounds], h: float, count: int) -> tuple[Floats, Floats]:
-    """Both bounds of a curve at 0, h, .., count h."""
-    found = np.array([curve(h * j) for j in range(count + 1)], dtype=np.float64)
-    upper: Floats = np.minimum.accumulate(found[:, 1])
-    return found[:, 0], upper
 
 
 def _dots(upper: Floats, h: float) -> Floats:

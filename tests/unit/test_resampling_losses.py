@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, ctx
 from scipy import stats
 
 from statpress.mechanisms.accounting import balls, noise_losses
@@ -129,6 +129,45 @@ def test_a_sum_that_ends_early_encloses_the_whole(monkeypatch: pytest.MonkeyPatc
     assert any(
         part.delta(epsilon).upper < low for epsilon, (low, _) in zip(EPSILONS, whole, strict=True)
     )
+
+
+def enclosed_share(part: ResampledGaussianLoss, step: float, count: int) -> float:
+    """Of the points of a curve evaluated at once, those whose bounds enclose each point's own."""
+    lower, upper = part.curve(step, count)
+    low, high = np.array([part.delta(step * j) for j in range(count + 1)]).T
+    assert np.all(upper - lower <= 2**-40 * upper)
+    return float(np.mean((lower <= low) & (high <= upper)))
+
+
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [
+        (BootstrapLoss(F(1, 100), 3000), 2**-6),
+        (BootstrapLoss(F(1, 10**6), 40), 2**-14),
+        (BootstrapLoss(F(4), 2), 2**-4),
+        (BootstrapLoss(F(4), 10**9), 0.1),
+        (SubsampleLoss(F(1), F(1, 10)), 2**-5),
+        (SubsampleLoss(F(3), F(1)), 2**-4),
+    ],
+)
+def test_a_curve_evaluated_at_once_encloses_what_each_point_has(
+    part: ResampledGaussianLoss, step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert enclosed_share(part, step, 300) == 1
+    series, errors = balls._wide_series()
+    coarse = series.copy()
+    coarse[2] *= 1 + 1e-12  # twin: a coefficient of each series is wrong in its twelfth digit
+    monkeypatch.setattr(balls, "_wide_series", lambda: (coarse, errors))
+    assert enclosed_share(part, step, 300) < 1
+
+
+def test_tails_at_many_points_are_within_their_errors() -> None:
+    x = np.concatenate([np.linspace(-14, 14, 1201), [-1e6, -40.0, 0.0, 12.0, 40.0, 1e6]])
+    values, errors = balls.twice_above_each(x.astype(np.longdouble))
+    assert np.all(errors <= np.maximum(2**-55 * values, np.exp(-72.0)))
+    with ctx.workprec(128):
+        exact = [balls.wide((arb(float(point)) / arb(2).sqrt()).erfc()) for point in x]
+    assert np.all(np.abs(exact - values) <= errors)
 
 
 def test_a_small_delta_keeps_its_accuracy() -> None:
