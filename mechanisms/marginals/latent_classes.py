@@ -20,6 +20,7 @@ invent interactions, which averages of more do not.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,8 @@ MOST_CODES, MOST_CELLS = 128, 1536
 """Codes of a column, and of all columns together, that the classes describe."""
 _FEWEST, _MOST, _PER_CELL = 60, 150, 2  # classes
 _MOST_STARTS, _FEWEST_STARTS, _CODES_OF_ALL = 8, 2, 4000
-_ROUNDS = 100
+_ROUNDS, _LARGE = 100, 400
+_LEAST = np.float32(1e-30)  # of a class within a column
 _AT_ONCE = 1 << 21  # cells of a table, but for its last column, times classes
 _FITTED_AT_ONCE = 1 << 14  # pairs of codes times starts: of small tables, calls take the time
 _WEIGHT, _MOST_WEIGHT = 0.5, 0.5
@@ -78,6 +80,7 @@ class LatentClasses:
         starts = _CODES_OF_ALL // sum(map(len, described))
         starts = min(max(starts, _FEWEST_STARTS), _MOST_STARTS)
         with threadpool_limits(1):  # more of them wait for each other: the matrices are small
+            _multiply_once()
             fits = tuple(_fitted(described, inside, starts, rng))
         return cls(tuple(columns), fits)
 
@@ -129,15 +132,29 @@ def _described(sizes: Sequence[int]) -> list[int]:
     return sorted(described)
 
 
+@functools.cache
+def _multiply_once() -> None:
+    """Multiply matrices larger than those to come.
+
+    OpenBLAS 0.3 takes a third of the time for products of some hundred rows in single precision
+    once it has made a larger one in the process.
+    """
+    large = np.ones((_LARGE, _LARGE), dtype=np.float32)
+    np.matmul(large, large)
+
+
 def _fitted(
     one_way: Sequence[Floats], pairs: Mapping[Group, Floats], starts: int, rng: np.random.Generator
 ) -> Iterator[tuple[Floats, tuple[Floats, ...]]]:
-    """From each start the weights of classes near to these pairs, and the shares within each."""
+    """From each start the weights of classes near to these pairs, and the shares within each.
+
+    In single precision, whose errors are far below the noise that pairs have.
+    """
     sizes = [len(p) for p in one_way]
     ends = np.cumsum([0, *sizes])
     column_of = np.repeat(np.arange(len(sizes)), sizes)
     parts = [slice(first, last) for first, last in itertools.pairwise(ends)]
-    observed = np.zeros((ends[-1], ends[-1]))
+    observed = np.zeros((ends[-1], ends[-1]), dtype=np.float32)
     left_open = np.ones(observed.shape, dtype=np.bool_)
     for part in parts:
         left_open[part, part] = False
@@ -147,14 +164,14 @@ def _fitted(
         left_open[parts[a], parts[b]] = left_open[parts[b], parts[a]] = False
     given_all = not left_open.any()
     n_classes = min(_MOST, _FEWEST + int(ends[-1]) // _PER_CELL)
-    shares = np.concatenate(one_way)
+    shares = np.concatenate(one_way).astype(np.float32)
     at_once = max(1, _FITTED_AT_ONCE // observed.size)
     for first in range(0, starts, at_once):
         some = min(at_once, starts - first)
         given = shares[:, None] + 1e-9
-        given = given * rng.gamma(2.0, 0.5, (some, len(given), n_classes))
+        given = given * rng.gamma(2.0, 0.5, (some, len(given), n_classes)).astype(np.float32)
         given /= np.add.reduceat(given, ends[:-1], axis=1)[:, column_of]
-        weights = np.full((some, 1, n_classes), 1 / n_classes)
+        weights = np.full((some, 1, n_classes), 1 / n_classes, dtype=np.float32)
         for _ in range(_ROUNDS):
             joint = given * weights
             expected = joint @ given.swapaxes(1, 2)
@@ -166,7 +183,9 @@ def _fitted(
             counts = given * (ratios @ joint)
             weights = counts.sum(axis=1, keepdims=True)
             weights /= weights.sum(axis=2, keepdims=True)
-            totals = np.maximum(np.add.reduceat(counts, ends[:-1], axis=1), 1e-300)
+            totals = np.maximum(np.add.reduceat(counts, ends[:-1], axis=1), _LEAST)
             given = counts / totals[:, column_of]
-        for own, within in zip(weights[:, 0], given, strict=True):
+        for own, within in zip(
+            *(x.astype(np.float64) for x in (weights[:, 0], given)), strict=True
+        ):
             yield own, tuple(within[part] for part in parts)
