@@ -41,7 +41,7 @@ def seconds(n: int, n_columns: int) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("n", "n_columns", "most"),
     [
-        (1 << 16, 24, 12.5),
+        (1 << 15, 16, 12.5),
         pytest.param(10**6, 40, 7.5, marks=pytest.mark.benchmark_full),
     ],
 )

@@ -149,15 +149,15 @@ def test_a_release_is_linear_in_places_and_needs_a_fifth_of_the_memory_of_all_at
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In blocks of 2^11 cells: against a tenth of the places, and against one block."""
-    _, whole = released(5_000, tmp_path)
+    _, whole = released(2_000, tmp_path)
     monkeypatch.setattr(estimates_of_places, "AT_ONCE", 2**11)
     monkeypatch.setattr(file_numbers, "IN_MEMORY", 2**11)
-    released(500, tmp_path)  # what is tabulated once
+    released(200, tmp_path)  # what is tabulated once
     ratio = float("inf")
     for _ in range(3):  # a busy machine is given another chance
-        (small, _), (large, most) = released(500, tmp_path), released(5_000, tmp_path)
+        (small, _), (large, most) = released(200, tmp_path), released(2_000, tmp_path)
         ratio = min(ratio, large / small)
-        print(f"500 places: {small:.3f} s; 5,000: {large:.3f} s, {most} bytes of {whole}")
+        print(f"200 places: {small:.3f} s; 2,000: {large:.3f} s, {most} bytes of {whole}")
         if ratio <= 10 * LINEAR:
             break
     assert ratio <= 10 * LINEAR
