@@ -87,7 +87,7 @@ def baseline() -> float:
     [
         pytest.param(
             mechanism, alike, id=f"{mechanism}-{'alike' if alike else 'different'}",
-            marks=pytest.mark.benchmark_full if alike and mechanism != "bootstrap" else (),
+            marks=[pytest.mark.benchmark_full] * alike,
         )
         for mechanism in MOST
         for alike in (True, False)
