@@ -17,7 +17,6 @@ SCRIPT = Path(sys.executable).with_name("statpress")
 CONFIGS = Path(__file__).parents[2] / "configs"
 VALID = ["validate", str(CONFIGS / "census2000.yaml")]
 WRONG = ["validate", "none.yaml"]
-UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 WORK = """
 import atexit, os, signal, sys, threading
 from statpress.flows.cli import main, program, status_of
@@ -90,8 +89,9 @@ program()
     assert done.stderr == "Interrupted. What was charged stays spent.\n"
 
 
-@UNBUFFERED
-@pytest.mark.parametrize("arguments", [["--help"], VALID, [*WRONG, "--json"]])
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"), [(["--help"], ""), (VALID, "1"), ([*WRONG, "--json"], "")]
+)
 def test_a_reader_that_has_gone(arguments: list[str], unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -108,9 +108,9 @@ def test_a_reader_that_has_gone(arguments: list[str], unbuffered: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@UNBUFFERED
 @pytest.mark.parametrize(
-    ("arguments", "status"), [(VALID, 0), ([*WRONG, "--json"], 11), (["--version"], 0)]
+    ("arguments", "status", "unbuffered"),
+    [(VALID, 0, ""), ([*WRONG, "--json"], 11, "1"), (["--version"], 0, "")],
 )
 def test_closed_output(arguments: list[str], status: int, unbuffered: str) -> None:
     command = 'exec "$0" "$@" >&-'
@@ -123,8 +123,7 @@ def test_closed_output(arguments: list[str], status: int, unbuffered: str) -> No
     assert (done.returncode, done.stderr) == (status, b"")
 
 
-@UNBUFFERED
-@pytest.mark.parametrize("json", [[], ["--json"]])
+@pytest.mark.parametrize(("json", "unbuffered"), [([], ""), (["--json"], "1")])
 def test_a_result_that_finds_no_room_is_an_error_and_the_work_done(
     json: list[str], unbuffered: str
 ) -> None:
