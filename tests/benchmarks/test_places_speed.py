@@ -76,13 +76,18 @@ def test_a_union_of_many_places_takes_one_pass(leaves: int) -> None:
         LevelTable(level, (0,), np.full(n, 2.0), rng.normal(size=(n, 5)))
         for level, n in enumerate(tree.sizes)
     ]
-    start = time.process_time()
-    found = PlaceEstimates.of(tree, (5,), tables, {})
-    whole = time.process_time() - start
-    start = time.process_time()
-    union = found.union(rng.random(leaves) < 0.3)
-    assert union.variances[()] > 0
-    assert time.process_time() - start < 2 * whole
+    ratio = float("inf")
+    for _ in range(3):  # a busy machine is given another chance
+        start = time.process_time()
+        found = PlaceEstimates.of(tree, (5,), tables, {})
+        whole = time.process_time() - start
+        start = time.process_time()
+        union = found.union(rng.random(leaves) < 0.3)
+        ratio = min(ratio, (time.process_time() - start) / whole)
+        assert union.variances[()] > 0
+        if ratio < 2:
+            break
+    assert ratio < 2
 
 
 def reading(leaves: int) -> tuple[float, int]:
