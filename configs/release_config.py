@@ -537,12 +537,15 @@ def both_tables(tables: dict[str, TableConfig]) -> dict[str, TableConfig]:
     sources = [table.source for table in tables.values()]
     same = len({type(each) for each in sources}) == 1
     readers = {each.reader for each in sources}
-    if not same or readers not in ({"duckdb"}, {"postgres"}):
+    if not same or readers not in ({"duckdb"}, {"postgres"}, {"spark"}):
         raise PydanticCustomError(
-            "ConfigError", "must be files on this machine, or tables of one PostgreSQL database"
+            "ConfigError",
+            "must be files on this machine, tables of one PostgreSQL database, or both read by "
+            "Spark",
         )
-    if len({repr(getattr(each, "credentials", None)) for each in sources}) > 1:
-        raise PydanticCustomError(
-            "ConfigError", "must be tables of one database, with the same credentials"
-        )
+    for names in (("credentials",), ("master", "remote")):
+        if len({repr([getattr(each, name, None) for name in names]) for each in sources}) > 1:
+            raise PydanticCustomError(
+                "ConfigError", "must have the same {names}", {"names": " and ".join(names)}
+            )
     return tables

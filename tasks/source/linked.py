@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _Result = TypeVar("_Result")
+_SHARED = ("connection", "session")  # of a source that is held, by which the other is read too
 
 
 @dataclass(frozen=True)
@@ -147,16 +148,13 @@ def parts_of(source: LinkedSource) -> Iterator[LinkedSource]:
 
 @contextmanager
 def held(source: LinkedSource, scratch: Path) -> Iterator[LinkedSource]:
-    """Both tables as they stand, those of a database in one transaction."""
+    """Both tables as they stand: of a database in one transaction, of Spark in one session."""
     with ExitStack() as stack:
         reader = reader_named(source.households.engine)
-        households = stack.enter_context(reader.held(source.households, scratch))
-        connection = getattr(households, "connection", None)
-        if connection is not None:
-            same: Any = source.persons
-            persons = replace(same, connection=connection)
-        else:
-            persons = stack.enter_context(reader.held(source.persons, scratch))
+        households: Any = stack.enter_context(reader.held(source.households, scratch))
+        shared = {name: getattr(households, name) for name in _SHARED if hasattr(households, name)}
+        other: Any = source.persons
+        persons = stack.enter_context(reader.held(replace(other, **shared), scratch))
         yield replace(source, households=households, persons=persons)
 
 

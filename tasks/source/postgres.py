@@ -341,7 +341,10 @@ def parts_of(source: PostgresSource) -> Iterator[PostgresSource]:
 
 @contextmanager
 def held(source: PostgresSource, scratch: Path) -> Iterator[PostgresSource]:
-    """The table as one transaction sees it."""
+    """The table as one transaction sees it: its own, or one that it has already."""
+    if source.connection is not None:
+        yield source
+        return
     connection = _connected(source)
     try:
         yield replace(source, connection=connection)

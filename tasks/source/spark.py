@@ -344,10 +344,12 @@ def parts_of(source: SparkSource) -> Iterator[SparkSource]:
 
 @contextmanager
 def held(source: SparkSource, scratch: Path) -> Iterator[SparkSource]:
-    """A session, and the files that were there at first, which must not change."""
+    """A session, its own or one that it has already, and the files, which must not change."""
     with contextlib.ExitStack() as stack:
-        made = session_in(scratch, source.master, source.remote, source.limits)
-        session = _guarded(source, lambda: stack.enter_context(made))
+        session = source.session
+        if session is None:
+            made = session_in(scratch, source.master, source.remote, source.limits)
+            session = _guarded(source, lambda: stack.enter_context(made))
         kept = replace(source, session=session)
         kept = replace(kept, states=_guarded(source, lambda: _states(kept)))
         yield kept
@@ -369,19 +371,27 @@ def check_unchanged(source: SparkSource) -> None:
 
 @contextmanager
 def opened(
-    source: SparkSource, scratch: Path, wanted: Sequence[str], **settings: Any
+    source: SparkSource,
+    scratch: Path,
+    wanted: Sequence[str],
+    beside: ir.Table | None = None,
+    **settings: Any,
 ) -> Iterator[OpenTable]:
-    """The wanted columns, by default all, of a session."""
+    """The wanted columns, by default all, of a session, or of that of a table."""
     del settings  # a cluster has its own
     with contextlib.ExitStack() as stack:
-        if source.session is None:
+        if source.session is None and beside is not None:
+            backend: Any = beside.get_backend()
+            source = replace(source, session=backend._session)
+        if not source.states:
             source = stack.enter_context(held(source, scratch))
         check_unchanged(source)
         named = () if source.unit is None else (source.unit,)
-        yield _guarded(source, lambda: _opened(source, tuple(dict.fromkeys((*wanted, *named)))))
+        names = tuple(dict.fromkeys((*wanted, *named)))
+        yield _guarded(source, lambda: _opened(source, names, beside))
 
 
-def _opened(source: SparkSource, wanted: tuple[str, ...]) -> OpenTable:
+def _opened(source: SparkSource, wanted: tuple[str, ...], beside: ir.Table | None) -> OpenTable:
     import ibis
 
     assert source.session is not None
@@ -392,7 +402,7 @@ def _opened(source: SparkSource, wanted: tuple[str, ...]) -> OpenTable:
     name = f"records_{secrets.token_hex(8)}"
     frame = source.frame()
     frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).createOrReplaceTempView(name)
-    backend = ibis.pyspark.connect(source.session)
+    backend: Any = ibis.pyspark.connect(source.session) if beside is None else beside.get_backend()
     view = backend.table(name)
     chosen = view.select(**{each: view[f"c{usable[each]}"] for each in names})
     return OpenTable(chosen, functools.partial(_guarded, source))

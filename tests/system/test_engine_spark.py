@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from coded import codes_of
 from estimating import seeded
 from generated_sources import tables, totals_of
 from geographies import of_tree, tree_of
+from households import loaded, made_up, write
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from requirements import needed
@@ -41,8 +43,9 @@ from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKnobs
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.tasks.source import files, postgres
-from statpress.tasks.source.aggregates import Units, count, profile, size_of
+from statpress.tasks.source.aggregates import Units, count, profile, size_of, source_of
 from statpress.tasks.source.engine import Credentials, Snapshot
+from statpress.tasks.source.linked import LinkedSource, key_faults
 from statpress.tasks.source.scanning import scan, scan_wide, spill
 from statpress.tasks.source.spark import SparkSource
 
@@ -185,6 +188,34 @@ def records_with_places(source: Any, n: int, folder: Path) -> tuple[list[tuple[i
     return list(zip(placed.tolist(), *(each.tolist() for each in codes), strict=True)), (
         tables.digest()
     )
+
+
+def test_two_files_of_households_and_persons_make_the_same_records(
+    session: SparkSource, tmp_path: Path
+) -> None:
+    """Both are read in the one session, the rows of Spark's the other way round."""
+    households, persons = made_up(60)
+    persons += [{"pid": 90 + i, "hid": 7, "relation": "child", "age": a} for i, a in enumerate(
+        (None, 4, 4, 17))]  # fmt: skip
+    write(tmp_path, households, persons)
+    release = loaded(tmp_path)
+    here = source_of(release)
+    assert isinstance(here, LinkedSource)
+    (there := tmp_path / "there").mkdir()
+    write(there, households[::-1], persons[::-1])
+    sources = (of(session, there / f"{e}.parquet", "hid") for e in ("households", "persons"))
+    for_spark = replace(here, **dict(zip(("households", "persons"), sources, strict=True)))
+    found = []
+    for number, source in enumerate((here, for_spark)):
+        (folder := tmp_path / str(number)).mkdir(mode=0o700)
+        snapshot = Snapshot(folder)
+        held = snapshot.of(source)
+        wide = scan_wide(held, release.domain, release.domain, n_records=60, folder=folder)
+        assert wide.coded is not None
+        found.append((wide.profile, Counter(codes_of(wide.coded)), key_faults(held, folder)))
+        snapshot.settle()
+    assert found[0] == found[1]
+    assert found[0][1].total() == 60 and found[0][2]["households with a person twice"] == 0
 
 
 def test_faults_of_files(session: SparkSource, tmp_path: Path) -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE
+from households import CONFIG, made_up, write
 from leaks import Search
 from prefect_server import closed_port
 from spark_servers import JAVA_OPTIONS, SparkServers
 from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, faults_of_files, refused
 
 from statpress.mechanisms.errors import (
+    QualityGateError,
     SourceAccessError,
     SourceChangedError,
     SourceNotFoundError,
@@ -188,6 +191,26 @@ def test_a_server_that_is_not_there(
         place = f"sc://127.0.0.1:{port}" if kind == "remote" else "nobody://here"
         source = SparkSource(str(ages(tmp_path / "a.parquet")), **{kind: place})
         refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
+
+
+def test_households_and_persons_from_a_server(remote: str, agency: Agency) -> None:
+    """Published from both files in one session; a key that is there twice is refused first."""
+    agency.text = CONFIG.replace("testdata", "households")
+    for each in ("households", "persons"):
+        declared = f"{{engine: spark, path: {each}.parquet, remote: '{remote}'}}"
+        agency.text = agency.text.replace(f"{{path: {each}.parquet}}", declared)
+    agency.config.write_text(agency.text, encoding="utf-8")
+    agency.dataset = "households"
+    agency.register(unit="household", n_records=400, epsilon="100")
+    households, persons = made_up(400)
+    write(agency.config.parent, [*households[:-1], households[0]], persons)
+    with pytest.raises(QualityGateError):
+        agency.run()
+    write(agency.config.parent, households, persons)
+    bundle = agency.run().bundle
+    assert bundle is not None
+    assert len(pq.read_table(bundle / "data" / "survey_households.parquet")) == 400
+    assert [entry.kind for entry in agency.entries()].count("charge") == 1
 
 
 def test_a_release_from_a_server(remote: str, agency: Agency) -> None:

@@ -63,6 +63,30 @@ def test_what_is_refused_is_named(
     assert any(words in str(each) and place in each.where for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("households", "persons", "words"),
+    [
+        ("{engine: spark, table: h}", "{path: persons.parquet}", "both read by Spark"),
+        (
+            "{engine: spark, table: h, remote: 'sc://one:1'}",
+            "{engine: spark, table: p, remote: 'sc://two:1'}",
+            "the same master and remote",
+        ),
+        (
+            "{engine: postgres, table: public.h, credentials: {env: ONE}}",
+            "{engine: postgres, table: public.p, credentials: {env: TWO}}",
+            "the same credentials",
+        ),
+    ],
+)
+def test_both_tables_are_read_in_one_place(
+    households: str, persons: str, words: str, tmp_path: Path
+) -> None:
+    text = CONFIG.replace("{path: households.parquet}", households)
+    with pytest.raises(ConfigError, match=words):
+        loaded(tmp_path, text.replace("{path: persons.parquet}", persons))
+
+
 def test_a_config_without_tables_has_no_linked_products(tmp_path: Path) -> None:
     text = CONFIG.replace(
         TABLES, "source: {path: a.parquet}\ndomain:\n  age: {type: integer, lower: 0, upper: 9}\n"
