@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from statpress.configs.checks import limits
 from statpress.configs.loading import Release
-from statpress.configs.tables import Tables
+from statpress.configs.tables import LINKED_KIND, Tables
 from statpress.mechanisms.domain.column import Codes
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Slot
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
@@ -101,9 +101,23 @@ def make_up(release: Release, folder: Path) -> FileSource | LinkedSource:
 
 def _make_up_households(release: Release, tables: Tables, folder: Path) -> LinkedSource:
     """Write two files: households of every size, and their persons, who keep the rules."""
+    rng, left = np.random.default_rng(0), release.privacy.n_units
+    at_once = max(1, _VALUES // len(release.domain.columns))
+    sizes = (min(at_once, left - first) for first in range(0, left, at_once))
+    chunks = (_codes(release, size, rng) for size in sizes)
+    return _write_households(release.domain, tables, folder / "made_up", chunks, rng)
+
+
+def _write_households(
+    domain: Domain,
+    tables: Tables,
+    place: Path,
+    chunks: Iterable[NDArray[np.int64]],
+    rng: np.random.Generator,
+) -> LinkedSource:
+    """Write households of these codes and their persons, as files whose names begin like this."""
     import pyarrow.parquet as pq
 
-    domain, rng = release.domain, np.random.default_rng(0)
     places = _places(domain)
     own = [i for i in range(len(domain.columns)) if i not in places]
     own.remove(domain.names.index(tables.size))
@@ -113,22 +127,22 @@ def _make_up_households(release: Release, tables: Tables, folder: Path) -> Linke
     for key, table in zip(keys, (tables.households, tables.persons, tables.persons), strict=True):
         if key in table.domain:
             raise _key_released(f"key '{key}'", "tables")
-    paths = [folder / f"made_up_{name}.parquet" for name in ("households", "persons")]
+    paths = [place.with_name(f"{place.name}_{name}.parquet") for name in ("households", "persons")]
     with ExitStack() as stack:
         files: list[Any] = []
-        at_once = max(1, _VALUES // len(domain.columns))
-        for first in range(0, release.privacy.n_units, at_once):
-            codes = _codes(release, min(at_once, release.privacy.n_units - first), rng)
+        first = 0
+        for codes in chunks:
             there = np.arange(len(places)) < _sizes(codes, domain, places)[:, None]
-            household, place = np.nonzero(there)
+            household, person = np.nonzero(there)
             numbers = first + np.arange(len(codes))
+            first += len(codes)
             tabled = (
                 _table([domain.columns[i] for i in own], codes[:, own], rng, {keys[0]: numbers}),
                 _table(
                     persons,
                     codes[:, places][there],
                     rng,
-                    {keys[1]: numbers[household], keys[2]: place},
+                    {keys[1]: numbers[household], keys[2]: person},
                 ),
             )
             files = files or [
@@ -215,10 +229,11 @@ def _fill(
 def _order(
     codes: Codes, domain: Domain, places: NDArray[np.int64], declared: Sequence[str]
 ) -> None:
-    """Put persons into the declared order; where this breaks a rule, nobody is there."""
+    """Put persons who are there into the declared order; where it breaks a rule, nobody is."""
     names = [c.of.name for c in (domain.columns[i] for i in places[0]) if isinstance(c, Slot)]
     absent = np.array([domain.columns[i].size - 1 for i in places[0]])
     persons = codes[:, places].reshape(-1, len(names))
+    persons[persons[:, 0] == absent[0]] = absent
     keys = [persons[:, c] for c in range(len(names))]
     signed = [(each.removeprefix("-"), -1 if each.startswith("-") else 1) for each in declared]
     first = [sign * keys[names.index(name)] for name, sign in signed]
@@ -312,6 +327,7 @@ class Neighbours:
         others: Where the other units lie, with how many lie there.
         unit_records: Records of every unit.
         added: Whether ``other`` lacks the unit.
+        tables: Those of households and persons, whose records then are households.
     """
 
     domain: Domain
@@ -319,6 +335,7 @@ class Neighbours:
     others: tuple[tuple[Cell, int], ...]
     unit_records: int
     added: bool = False
+    tables: Tables | None = None
 
     @classmethod
     def of(cls, release: Release, product: PlannedProduct[Any]) -> Neighbours:
@@ -329,9 +346,10 @@ class Neighbours:
                 the unit is among those that are declared.
         """
         domain, privacy, units = release.domain, release.privacy, units_of(release)
+        tables = release.config.linked
         _check_apart(release, units)
-        columns = [domain.names.index(name) for name in product.request.columns]
-        possible = _possible(domain)
+        columns = [domain.names.index(name) for name in columns_of(product)]
+        possible = _possible(domain) if tables is None else _possible_households(release)
         pair = _farthest(domain, columns, possible, product)
         if all(pair[0][column] == pair[1][column] for column in columns):
             raise ConfigError(
@@ -340,29 +358,38 @@ class Neighbours:
                 next_step="Leave the product out.",
             )
         left = privacy.n_units - 1
-        base = _elsewhere(domain, columns, possible, pair)
+        base = _elsewhere(domain, columns, possible, pair, free=tables is None)
         scored = product.mechanism.needs == "columns"
-        places = _dependent(domain, columns, pair, base) if scored else [base]
+        order = None if tables is None else tables.persons.order
+        places = _dependent(domain, columns, pair, base, order) if scored else [base]
         shares = [left * i // len(places) for i in range(len(places) + 1)]
         others = tuple(
             (place, end - start)
             for place, start, end in zip(places, shares, shares[1:], strict=False)
         )
         added = privacy.adjacency is Adjacency.ADD_REMOVE
-        return cls(domain, pair, others, privacy.unit_records, added)
+        return cls(domain, pair, others, privacy.unit_records, added, tables)
 
-    def write(self, folder: Path, side: int, units: Units | None) -> FileSource:
+    def write(self, folder: Path, side: int, units: Units | None) -> FileSource | LinkedSource:
         """Write one of the datasets, and where it lies."""
         import pyarrow.parquet as pq
 
+        if self.tables is not None:
+            rng, place = np.random.default_rng(0), folder / f"made_up_{side}"
+            chunks = (np.tile(np.array(cell), (size, 1)) for cell, size in self._of_side(side))
+            return _write_households(self.domain, self.tables, place, chunks, rng)
         path, first = folder / f"made_up_{side}.parquet", 0
         with pq.ParquetWriter(path, self._rows((), 0, 0, units).schema) as file:
-            for cell, number in ((self.cells[side], int(not (side and self.added))), *self.others):
-                for start in range(0, number, _AT_ONCE):
-                    size = min(_AT_ONCE, number - start)
-                    file.write_table(self._rows((cell,), first, size, units))
-                    first += size
+            for cell, size in self._of_side(side):
+                file.write_table(self._rows((cell,), first, size, units))
+                first += size
         return FileSource(str(path), "parquet")
+
+    def _of_side(self, side: int) -> Iterator[tuple[Cell, int]]:
+        """Cells of one of the datasets with numbers of units, never very many at once."""
+        for cell, number in ((self.cells[side], int(not (side and self.added))), *self.others):
+            for start in range(0, number, _AT_ONCE):
+                yield cell, min(_AT_ONCE, number - start)
 
     def _rows(self, cells: Sequence[Cell], first: int, size: int, units: Units | None) -> pa.Table:
         """The records of ``size`` units of one cell, the first with this number."""
@@ -381,6 +408,19 @@ class Neighbours:
             numbers = np.repeat(np.arange(first, first + size), self.unit_records)
             columns[units.column] = pa.array(numbers)
         return pa.table(columns)
+
+
+def columns_of(product: PlannedProduct[Any]) -> Sequence[str]:
+    """Declared columns that a product is about; of linked ones those of every place."""
+    linked = product.kind.name == LINKED_KIND
+    return product.domain.names if linked else product.request.columns
+
+
+def _possible_households(release: Release) -> list[Cell]:
+    """Some households that keep the rules, those of most persons first."""
+    rows = _codes(release, _TRIED, np.random.default_rng(0))
+    sizes = _sizes(rows, release.domain, _places(release.domain))
+    return [tuple(map(int, row)) for row in rows[np.argsort(-sizes, kind="stable")]]
 
 
 def _possible(domain: Domain) -> list[Cell]:
@@ -404,7 +444,7 @@ def _farthest(
     one = possible[0]
     pairs = [(one, max(possible, key=lambda cell: _apart(columns, one, cell)))]
     evidence = getattr(product.mechanism, "evidence", None)
-    if evidence is None or product.kind.name in ("microdata", "table"):
+    if evidence is None or product.kind.name in ("microdata", "table", LINKED_KIND):
         return pairs[0]
     pairs += list(zip(possible[:_PAIRS], possible[_PAIRS : 2 * _PAIRS], strict=False))
     tables = _single(domain, columns, product)
@@ -432,16 +472,30 @@ def _single(
 
 
 def _elsewhere(
-    domain: Domain, columns: Sequence[int], possible: Sequence[Cell], pair: tuple[Cell, Cell]
+    domain: Domain,
+    columns: Sequence[int],
+    possible: Sequence[Cell],
+    pair: tuple[Cell, Cell],
+    *,
+    free: bool,
 ) -> Cell:
-    """A cell that differs from both in as many columns as can be."""
+    """A cell that differs from both in as many columns as can be.
+
+    Args:
+        domain: All declared columns.
+        columns: In which it shall differ.
+        possible: Cells to choose from.
+        pair: The two cells.
+        free: Whether values may be chosen column by column.
+    """
     sizes: NDArray[np.int64] = np.array([column.n_values for column in domain.columns])
-    free = tuple(
+    others = tuple(
         int(next((c for c in range(size) if c not in (a, b)), a))
         for a, b, size in zip(*pair, sizes, strict=True)
     )
-    cells = [cell for cell in (free, *possible) if cell is free or cell not in pair]
-    cells = [cell for cell in cells if _is_possible(domain, cell)]
+    cells = [cell for cell in possible if cell not in pair]
+    if free and _is_possible(domain, others):
+        cells.insert(0, others)
     return max(cells, key=lambda cell: min(_apart(columns, cell, each) for each in pair))
 
 
@@ -450,9 +504,16 @@ def _is_possible(domain: Domain, cell: Cell) -> bool:
 
 
 def _dependent(
-    domain: Domain, columns: Sequence[int], pair: tuple[Cell, Cell], base: Cell
+    domain: Domain,
+    columns: Sequence[int],
+    pair: tuple[Cell, Cell],
+    base: Cell,
+    order: Sequence[str] | None,
 ) -> list[Cell]:
-    """Cells that have the first one's values but in one column, and the second one's only there."""
+    """Cells that have the first one's values but in one column, and the second one's only there.
+
+    Of households, those that such cells become when their persons stand in this order.
+    """
     found = []
     for column in columns:
         for most, less in ((pair[0], base), (base, pair[1])):
@@ -461,6 +522,10 @@ def _dependent(
                 values[each] = most[each]
             values[column] = less[column]
             found.append(tuple(values))
+    if order is not None:
+        rows = np.array(found, np.int64)
+        _order(rows, domain, _places(domain), order)
+        found = [tuple(map(int, row)) for row in rows]
     kept = [cell for cell in found if _is_possible(domain, cell)]
     return kept or [base]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from households import CONFIG as OF_HOUSEHOLDS
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
@@ -142,6 +143,47 @@ def test_twins_of_other_mechanisms_are_caught_and_they_are_not(
     assert found.caught
     assert not found.contradicted
     assert found.blind is not None and found.blind_runs == blind
+
+
+def households(folder: Path) -> PlannedOrder:
+    path = folder / "release.yaml"
+    path.write_text(OF_HOUSEHOLDS.replace("epsilon: 3", "epsilon: 8"))
+    return PlannedOrder.of(Order(path))
+
+
+def test_one_household_moves_with_all_its_persons(folder: Path) -> None:
+    """Counted from two files, and in every table of its columns in two cells."""
+    order = households(folder)
+    (product,) = order.plan.products
+    one, other = counted(order, folder)
+    assert one.domain.names == product.domain.names
+    every = range(len(one.domain.names))
+    groups = [(a, b) for a in every for b in every if a < b]
+    for table, moved in zip(one.tables(groups), other.tables(groups), strict=True):
+        assert table.sum() == moved.sum() == 400
+        assert np.abs(table - moved).sum() == 2
+    place = one.domain.names.index("n_persons")
+    (sizes,), (moved_sizes,) = one.tables([(place,)]), other.tables([(place,)])
+    assert np.flatnonzero(sizes - moved_sizes).tolist() == [0, 3]  # nobody, and three persons
+
+
+@pytest.mark.parametrize(
+    ("runs", "blind"), [(30, 2), pytest.param(200, 100, marks=pytest.mark.benchmark_full)]
+)
+def test_households_are_audited(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, runs: int, blind: int
+) -> None:
+    monkeypatch.setattr(audits, "_BLIND_RUNS", blind)
+    order = households(folder)
+    (found,) = audit(
+        order.release, order.plan, runs=runs, announce=lambda text: None, insecure_seed=8
+    )
+    assert not found.contradicted
+    assert found.blind is not None and found.blind_runs == blind
+    assert found.raw is not None and found.twin is not None
+    assert found.raw.mu < found.twin.mu
+    if runs == 200:
+        assert found.caught
 
 
 @pytest.mark.parametrize(
