@@ -147,7 +147,8 @@ def test_twins_of_other_mechanisms_are_caught_and_they_are_not(
 
 def households(folder: Path) -> PlannedOrder:
     path = folder / "release.yaml"
-    path.write_text(OF_HOUSEHOLDS.replace("epsilon: 3", "epsilon: 8"))
+    text = OF_HOUSEHOLDS.replace("epsilon: 3", "epsilon: 8")
+    path.write_text(text.replace("upper: 90,", "upper: 89, width: 15,"))
     return PlannedOrder.of(Order(path))
 
 
