@@ -255,8 +255,8 @@ def query(
     if median is not None:
         quantile = f"{median}={below}" if quantile is None else ""
     if quantile:
-        ((quantile, written),) = conditions_of([quantile]).items()
-        below = _level("".join(written))
+        quantile, _, written = quantile.partition("=")
+        below = _level(written)
     asked = {
         "mean": mean, "total": total, "share": share, "quantile": quantile,
         "difference": difference, "correlation": correlation,
@@ -439,7 +439,9 @@ def _level(written: str) -> float:
         return float(written)
     except ValueError:
         raise QueryError(
-            f"'{written}' is not a share.", next_step="Write --quantile COLUMN=0.9."
+            f"'{written}' is not a share." if written else "The quantile's share is not given.",
+            where="--quantile",
+            next_step="Write --quantile COLUMN=0.9.",
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from statpress.flows.cli.bundle_commands import query
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.errors import QueryError
 from statpress.tasks.products.answer_words import MISSING, named_cells
@@ -79,3 +80,9 @@ def test_other_forms_are_refused(written: str) -> None:
 def test_a_column_has_one_condition() -> None:
     with pytest.raises(QueryError, match="'work' has two conditions"):
         conditions_of(["work=works", "work=unempl"])
+
+
+@pytest.mark.parametrize(("asked", "words"), [("age", "share is not given"), ("age=x", "'x'")])
+def test_a_quantile_needs_its_share(asked: str, words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        query("a bundle", quantile=asked)
