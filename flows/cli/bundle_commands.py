@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from csv import DictWriter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -255,8 +256,7 @@ def query(
     if median is not None:
         quantile = f"{median}={below}" if quantile is None else ""
     if quantile:
-        quantile, _, written = quantile.partition("=")
-        below = _level(written)
+        quantile, below = _column_and_share(quantile)
     asked = {
         "mean": mean, "total": total, "share": share, "quantile": quantile,
         "difference": difference, "correlation": correlation,
@@ -433,16 +433,17 @@ def _answered(estimates: Estimates, plot: Path | None, csv: bool, json: bool) ->
     )
 
 
-def _level(written: str) -> float:
-    """The share below a quantile."""
-    try:
-        return float(written)
-    except ValueError:
-        raise QueryError(
-            f"'{written}' is not a share." if written else "The quantile's share is not given.",
-            where="--quantile",
-            next_step="Write --quantile COLUMN=0.9.",
-        ) from None
+def _column_and_share(asked: str) -> tuple[str, float]:
+    """Whose quantile is asked for, and the share below it."""
+    column, _, share = asked.rpartition("=")
+    with suppress(ValueError):
+        if column:
+            return column, float(share)
+    raise QueryError(
+        f"'{asked}' is not a column with a share.",
+        where="--quantile",
+        next_step="Write --quantile COLUMN=0.9.",
+    )
 
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:

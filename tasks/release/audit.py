@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.configs.loading import Release
+from statpress.configs.tables import LINKED_KIND
 from statpress.mechanisms.accounting.auditing import (
     ALARM_MISS,
     MISS,
@@ -56,7 +57,7 @@ from statpress.tasks.pages.numbers import count, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.product_kind import kind_of, private_input
 from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
-from statpress.tasks.release.made_up import Cell, Neighbours, columns_of
+from statpress.tasks.release.made_up import Cell, Neighbours
 from statpress.tasks.source.aggregates import units_of
 from statpress.tasks.source.scanning import counted_of, scan_of
 
@@ -317,12 +318,12 @@ def _figure_of(
 ) -> Callable[[Any], float] | None:
     """A figure of what is published of a product in which the two datasets differ."""
     names = neighbours.domain.names
-    columns = [names.index(name) for name in columns_of(product)]
+    columns = [names.index(name) for name in product.domain.names]
     cells: list[Cell] = [tuple(cell[c] for c in columns) for cell in neighbours.cells]
     if product.kind.name == "estimate":
         return lambda derived: float(np.nan_to_num(derived.estimates[0].value))
     wide = product.mechanism.needs == "columns"
-    if product.kind.name not in (("microdata", "linked") if wide else ("microdata", "table")):
+    if product.kind.name not in (("microdata", LINKED_KIND) if wide else ("microdata", "table")):
         return None
     if wide:
 
@@ -336,7 +337,7 @@ def _figure_of(
 
         return matched
     codes = {name: np.array([cell[i] for cell in cells])
-             for i, name in enumerate(product.request.columns)}  # fmt: skip
+             for i, name in enumerate(product.domain.names)}  # fmt: skip
     places = product.domain.encode(codes)
 
     def counts(derived: Any) -> float:

@@ -348,7 +348,7 @@ class Neighbours:
         domain, privacy, units = release.domain, release.privacy, units_of(release)
         tables = release.config.linked
         _check_apart(release, units)
-        columns = [domain.names.index(name) for name in columns_of(product)]
+        columns = [domain.names.index(name) for name in product.domain.names]
         possible = _possible(domain) if tables is None else _possible_households(release)
         pair = _farthest(domain, columns, possible, product)
         if all(pair[0][column] == pair[1][column] for column in columns):
@@ -408,12 +408,6 @@ class Neighbours:
             numbers = np.repeat(np.arange(first, first + size), self.unit_records)
             columns[units.column] = pa.array(numbers)
         return pa.table(columns)
-
-
-def columns_of(product: PlannedProduct[Any]) -> Sequence[str]:
-    """Declared columns that a product is about; of linked ones those of every place."""
-    linked = product.kind.name == LINKED_KIND
-    return product.domain.names if linked else product.request.columns
 
 
 def _possible_households(release: Release) -> list[Cell]:

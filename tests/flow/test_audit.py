@@ -242,7 +242,7 @@ def test_the_move_attains_the_loss_of_tables_and_scores(folder: Path) -> None:
     # In all the evidence has the mean mu^2/2 that it has for the pair of the claim.
     (product,) = order.plan.products
     rng, evidence = generator_of_made_up(insecure_seed=9), product.mechanism.evidence(one, other)
-    told = np.array([evidence(product.mechanism.release(one, rng)) for _ in range(100)])
+    told = np.array([evidence(product.mechanism.release(one, rng)) for _ in range(200)])
     mu_squared = float(product.mechanism.mu) ** 2
     error = 5 * np.sqrt(mu_squared / len(told))
     assert abs(told.mean() - mu_squared / 2) < error
