@@ -389,7 +389,7 @@ def evaluation_cost(part: PrivacyLoss) -> int:
     if type(part) is DrawsLoss and part.draws > FEW_DRAWS:
         return 30
     if isinstance(part, ResampledGaussianLoss):
-        return 25
+        return 25  # of one point; many at once are cheap, but a finer grid costs more than it gains
     return 12 if type(part) is DiscreteGaussianLoss else 1
 
 
