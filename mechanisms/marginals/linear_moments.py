@@ -370,7 +370,8 @@ class LeastSquares:
 
     def holds(self, j: int, value: float, confidence: float) -> bool:
         """Whether Anderson and Rubin's set of a coefficient holds a value."""
-        return self.statistic(j, value) <= self._critical(j, confidence)
+        critical = self._critical(j, confidence)
+        return self._minimum(j, self._angle(j, value), enough=critical)[0] <= critical
 
     def limits(self, j: int, confidence: float) -> tuple[float, float]:
         """The ends of the smallest interval that holds Anderson and Rubin's set.
@@ -383,7 +384,7 @@ class LeastSquares:
             angles = sign * np.linspace(0, math.pi / 2, _ANGLES + 1)
             least, rest = np.full(len(angles), math.inf), None
             for place in (*range(len(angles)), *reversed(range(len(angles)))):  # out and back
-                found, rest = self._minimum(j, float(angles[place]), rest)
+                found, rest = self._minimum(j, float(angles[place]), rest, critical)
                 least[place] = min(least[place], found)
                 rest = None if place == len(angles) - 1 else rest
             if least[-1] <= critical:
@@ -392,64 +393,84 @@ class LeastSquares:
             inside, outside = float(angles[last]), float(angles[last + 1])
             for _ in range(_HALVINGS):
                 middle = (inside + outside) / 2
-                found, rest = self._minimum(j, middle, rest)
+                found, rest = self._minimum(j, middle, rest, critical)
                 inside, outside = (middle, outside) if found <= critical else (inside, middle)
             ends.append(float(self.estimates()[j]) + self._reach(j) * math.tan(outside))
         return ends[0], ends[1]
 
     def statistic(self, j: int, value: float) -> float:
         """The least g' V^-1 g over the other coefficients."""
-        angle = math.atan((value - float(self.estimates()[j])) / self._reach(j))
-        return self._minimum(j, angle)[0]
+        return self._minimum(j, self._angle(j, value))[0]
+
+    def _angle(self, j: int, value: float) -> float:
+        return math.atan((value - float(self.estimates()[j])) / self._reach(j))
 
     def _reach(self, j: int) -> float:
         """The scale by which a coefficient is an angle: about its error."""
         return math.sqrt(max(float(self.errors()[j, j]), 0.0)) or 1.0
 
-    def _minimum(self, j: int, angle: float, start: Floats | None = None) -> tuple[float, Floats]:
+    def _minimum(
+        self, j: int, angle: float, start: Floats | None = None, enough: float = 0.0
+    ) -> tuple[float, Floats]:
         """The least statistic at an angle of coefficient j, and the other entries there.
 
         The entries are those of a (1, -b) whose first one is the cosine of the angle. Without a
-        start more places are tried, in which the regressors vary least.
+        start more places are tried, near and far, in which the regressors vary least. No more are
+        tried once the statistic is low enough.
         """
-        from scipy.optimize import minimize
+        from scipy.optimize import leastsq
 
         others = [i for i in range(self.size) if i != j]
         columns = [1 + i for i in others]
-        estimate, cosine = self.estimates(), math.cos(angle)
-        own = cosine * float(estimate[j]) + self._reach(j) * math.sin(angle)
+        cosine = math.cos(angle)
+        own = cosine * float(self.estimates()[j]) + self._reach(j) * math.sin(angle)
         square, towards = self.products[1:, 1:], self.products[1:, 0]
         fitted = towards * cosine - square[:, j] * own
         size = math.sqrt(abs(float(self.products[0, 0]))) or 1.0
         scale = size / self._scale[others]
 
-        def at(scaled: Floats) -> tuple[float, Floats]:
+        def at(scaled: Floats) -> tuple[Floats, Floats]:
             direction = np.empty(self.size + 1)
             direction[0], direction[1 + j], direction[columns] = cosine, -own, -scaled * scale
-            found, slope = self._fit(direction)
-            return found, -slope[columns] * scale
+            values, slopes = self._standardised(direction)
+            return values, -slopes[:, columns] * scale
 
         nearest = np.linalg.lstsq(square[:, others] * scale, fitted)[0] * scale
         weak = self._weakest[others] * scale
-        starts = [cosine * estimate[others], weak, -weak] if start is None else [start]
+        far = [reach * weak for reach in (1, -1, 10, -10)]
         best = (math.inf, nearest)
-        for first in (nearest, *starts):
-            made = minimize(at, first / scale, jac=True, method="BFGS", options={"gtol": 1e-4})
-            if made.fun < best[0]:
-                best = (float(made.fun), made.x * scale)
+        for first in (nearest, *(far if start is None else [start])):
+            made, *_ = leastsq(
+                lambda x: at(x)[0], first / scale, Dfun=lambda x: at(x)[1],
+                full_output=True, ftol=1e-7, xtol=1e-7, maxfev=100,
+            )  # fmt: skip
+            least = float(np.sum(at(made)[0] ** 2))
+            if least < best[0]:
+                best = (least, made * scale)
+            if least <= enough:
+                break
         return best
 
-    def _fit(self, direction: Floats) -> tuple[float, Floats]:
-        """The statistic at (1, -b), and its derivatives by all entries of that."""
-        g = self.products[1:] @ direction
+    def _standardised(self, direction: Floats) -> tuple[Floats, Floats]:
+        """R g at (1, -b) with R' R = V^-1, and its slopes float64[K, K + 1] by all entries of that.
+
+        A slope leaves out a rotation by which R changes, which does not move the sum of squares:
+        with w = V^-1 g it is R (dg - dV w / 2), and R g times it is half of d(g' V^-1 g).
+        """
         variance = self.variance(direction)
         scale = np.sqrt(np.maximum(np.diag(variance), 1e-300))
-        w = np.linalg.lstsq(variance / scale / scale[:, None], g / scale)[0] / scale
-        inner = (np.outer(w, w).ravel() @ self._by_directions).reshape(self.products.shape)
-        slope = 2 * self.products[1:].T @ w - 2 * inner @ direction
+        powers, axes = np.linalg.eigh(variance / scale / scale[:, None])
+        least = 1e-15 * self.size * powers[-1]  # what is less is rounding
+        inverse = np.where(powers > least, np.maximum(powers, 1e-300) ** -0.5, 0.0)
+        root = inverse[:, None] * axes.T / scale
+        values = root @ (self.products[1:] @ direction)
+        w = root.T @ values
+        by = (self._by_entries @ w).reshape(self.size, self.size + 1, self.size + 1)
+        moved = by @ direction + np.einsum("abc,b->ac", by, direction)
         if self.n and self._error_variance(direction) > 0:
-            slope -= 2 * (self.products @ direction) / self.n * float(w @ self._sampled @ w)
-        return float(g @ w), slope
+            by_entry = 2 / self.n * (self.products @ direction)
+            moved += np.outer(self._sampled @ w, by_entry)
+        return values, root @ (self.products[1:] - moved / 2)
 
     def _error_variance(self, direction: Floats) -> float:
         return max(float(direction @ self.products @ direction) / self.n, 0.0) if self.n else 0.0
@@ -458,6 +479,11 @@ class LeastSquares:
     def _by_directions(self) -> Floats:
         """The covariance as a matrix float64[K * K, (K + 1)^2] of products of the direction."""
         return self.covariance[1:, :, 1:].transpose(0, 2, 1, 3).reshape(self.size**2, -1).copy()
+
+    @functools.cached_property
+    def _by_entries(self) -> Floats:
+        """The covariance as a matrix float64[K (K + 1)^2, K]."""
+        return self.covariance[1:, :, 1:].transpose(0, 1, 3, 2).reshape(-1, self.size).copy()
 
     @functools.cached_property
     def _scale(self) -> Floats:

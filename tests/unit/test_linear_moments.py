@@ -172,10 +172,23 @@ def test_the_slope_of_the_statistic_is_that_of_differences() -> None:
         residuals = combine(SIZES, tables(pairs, SCALES[: len(pairs)]), n_present=N)
         made = LeastSquares.of(residuals, number(2), REGRESSORS, n_sampled=n_sampled)
         at = np.array([1.0, -2.0, 0.5, 0.3])
-        _, slope = made._fit(at)
+        values, slopes = made._standardised(at)
+        square = values @ values
+        g = made.products[1:] @ at
+        assert square == pytest.approx(g @ np.linalg.solve(made.variance(at), g))
         step = 1e-6 * np.eye(4)
-        expected = [(made._fit(at + s)[0] - made._fit(at - s)[0]) / 2e-6 for s in step]
-        assert slope == pytest.approx(expected, rel=1e-4)
+        ends = [[made._standardised(at + s * each)[0] for s in (1, -1)] for each in step]
+        expected = [(upper @ upper - lower @ lower) / 2e-6 for upper, lower in ends]
+        assert 2 * values @ slopes == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_statistic_of_equal_regressors_is_that_of_one() -> None:
+    """The matrix of variances is singular then."""
+    residuals = measured()
+    one = LeastSquares.of(residuals, number(2), REGRESSORS)
+    two = LeastSquares.of(residuals, number(2), [*REGRESSORS, REGRESSORS[-1]])
+    for j, value in ((0, 1.5), (1, -0.5)):
+        assert two.statistic(j, value) == pytest.approx(one.statistic(j, value), rel=1e-4)
 
 
 ENDS = (np.array([0.0, 1.0, 2.0, np.nan]), np.array([1.0, 2.0, 5.0, np.nan]))
