@@ -184,7 +184,7 @@ def status_of(command: Callable[[], object], *, as_json: bool) -> int:
         try:
             status = _status(command, as_json=as_json)
         except KeyboardInterrupt:
-            print("Interrupted. What was charged stays spent.", file=sys.stderr)
+            print("Interrupted. What was charged, if anything, stays spent.", file=sys.stderr)
             status = _INTERRUPTED
         _flush()
     except BrokenPipeError:

@@ -86,7 +86,7 @@ program()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert done.stderr == "Interrupted. What was charged stays spent.\n"
+    assert done.stderr == "Interrupted. What was charged, if anything, stays spent.\n"
 
 
 @pytest.mark.parametrize(
