@@ -315,11 +315,9 @@ def regress(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
-    if population and counted == "persons":
-        from statpress.tasks.release.query import persons_of_population
-
-        raise persons_of_population("--of persons, --population")
-    of: Of = "population" if population else counted
+    of: Of = counted
+    if population:
+        of = "persons of a population" if counted == "persons" else "population"
     release = _opened(bundle, product, copies, with_prior, since)
     return _answered(
         release.regress(formula, of=of, confidence=confidence, weight=weight), plot, csv, json

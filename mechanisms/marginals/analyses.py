@@ -76,8 +76,8 @@ class Analyses:
         weights: Of the records, if figures are to be weighted.
 
     Raises:
-        QueryError: By its methods: a column has no numbers, or units of several records are asked
-            for a population's figure other than a count.
+        QueryError: By its methods: a column has no numbers, or units of several records, which are
+            not households with persons, are asked for a population's figure other than a count.
         NotMeasuredError: By its methods: no measured table holds the columns together.
     """
 
@@ -154,7 +154,7 @@ class Analyses:
         column = self.domain[name]
         those, there = (each * self.kept(where) for each in self._those(name, codes))
         alone = not self.domain.absent and not where and not column.missing
-        if self.sample and alone and self.weights is None:
+        if self.sample and alone and self.weights is None and self.residuals.unit_records == 1:
             n = float(self.residuals.values[()])
             value, error, lower, upper, *_ = self._sum(those)
             return Interval(value / n, error / n, lower / n, upper / n, by="binomial")
@@ -270,7 +270,8 @@ class Analyses:
         )  # fmt: skip
 
     def _check_units(self) -> None:
-        if self.sample and (self.sample.unit_records > 1 or self.sample.absent):
+        several = self.sample and (self.sample.unit_records > 1 or self.sample.absent)
+        if several and self.residuals.unit_records == 1:
             raise QueryError(
                 "For a population only counts and totals have intervals where a unit may have "
                 "several records: how alike these are was not measured.",

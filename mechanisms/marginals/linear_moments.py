@@ -120,9 +120,9 @@ def sampling(residuals: Residuals, functions: Sequence[CellFunction]) -> Floats:
         NotMeasuredError: No measured table holds all their columns together.
     """
     group = tuple(sorted({column for each in functions for column in each.group}))
-    table = residuals.table(group)
-    rows = np.stack([np.broadcast_to(each.along(group), table.shape).ravel() for each in functions])
-    return positive(rows * table.ravel() @ rows.T)
+    shape = [residuals.sizes[column] for column in group]
+    rows = np.stack([np.broadcast_to(each.along(group), shape) for each in functions])
+    return positive(residuals.products(group, rows))
 
 
 def _sampling(
@@ -130,7 +130,7 @@ def _sampling(
 ) -> tuple[Floats, str]:
     """What sampling adds to the covariance of sums, of weighted ones with what it is made by."""
     if weights is None:
-        return sampling(residuals, functions), ""
+        return sampling(residuals, functions), residuals.sampled_by
     return weights.sampling(functions)
 
 
@@ -248,7 +248,7 @@ class LeastSquares:
         noise: The same of their noise only.
         n: Number of records if a population with errors of one variance is asked for, else 0; of
             weighted records the sum of their weights.
-        factor: By which weights widen the errors of one variance.
+        factor: By which weights, or units of several records, widen the errors of one variance.
         sampled_by: How the sampling variance of weighted records is made; empty of others.
     """
 
@@ -275,8 +275,8 @@ class LeastSquares:
             residuals: The combined tables.
             outcome: What is explained.
             regressors: By what, with the constant if there is one.
-            n_sampled: The number of records, if they are a random sample of the population that
-                is asked for.
+            n_sampled: The number of units, if they are a random sample of the population that is
+                asked for.
             weights: Of the records, if they have any.
 
         Raises:
@@ -297,7 +297,10 @@ class LeastSquares:
             fourth, sampled_by = _sampling(residuals, functions, weights)
         except NotMeasuredError:
             if weights is None:
-                return cls(products, noise, noise, n_sampled)
+                most, n = residuals.unit_records, n_sampled
+                if most > 1:
+                    n = max(float(moments(residuals, [ONE]).values[0]), 1.0)
+                return cls(products, noise, noise, n, most, residuals.sampled_by)
             n = max(float(weights.sums([ONE]).values[0]), 1.0)
             return cls(products, noise, noise, n, weights.kish, KISH)
         fourth = fourth[place[:, :, None, None], place]

@@ -8,10 +8,26 @@ the covariances of places that share a table's residuals (statpress.mechanisms.m
 
 The tables of every place have noise of their own: that of a count of persons is as large however
 few of them live in the last places.
+
+**For a population** households are drawn, with all their persons. Sums F_i that are 0 in it have
+the covariances E sum over households h of T_hi T_hj, with T_hi the sum of f_i over the persons of
+h. That is the sum over pairs of places p, q of f_i(x_p) f_j(x_q): for p = q of a table of persons,
+else of the table of both places' columns, if it was measured and is clear of its noise: what that
+adds to the sum of f(x_p) f(x_q), of which a cell has the variance v_pq, has a standard deviation
+near 2 sqrt(sum over p < q of v_pq) sum over cells of f^2, which is to be small beside that sum with
+a cell's mean number of persons. If not, then since for every combination f of the f_i
+
+    2 f(x_p) f(x_q) <= f(x_p)^2 + f(x_q)^2,
+
+the pair of places adds at most the products in both, over the households in which both are present.
+So the variance of every combination is exact or too large: at most as if all persons of a household
+were alike.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -23,6 +39,9 @@ from statpress.mechanisms.marginals.linear_moments import CellFunction
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.marginals.target_tables import Floats, Group
+
+_CLEAR = 0.05
+"""Largest deviation of what two persons add to a variance, by what each adds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +127,60 @@ class PersonResiduals(Residuals):
             for part, (undivided, cells) in parts.items():
                 found[part] = found.get(part, 0.0) + undivided / cells
         return {part: (each, 1) for part, each in found.items()}
+
+    @property
+    def unit_records(self) -> int:
+        return len(self.places)
+
+    @property
+    def sampled_by(self) -> str:
+        return "households, with persons alike where no table of two is clear of its noise"
+
+    def products(self, group: Group, rows: Floats) -> Floats:
+        """Those of households' totals over their persons, or in all combinations more."""
+        if not self._of_persons(group):
+            (whole,) = self._in_places(group)
+            own = tuple(self.places[0][column] for column in group)
+            number = (self._number * self._number).along(whole)
+            rest = tuple(i for i, column in enumerate(whole) if column not in own)
+            table = (self.households.table(whole) * number).sum(axis=rest)
+            flat = rows.reshape(len(rows), -1)
+            return np.asarray(flat * table.ravel() @ flat.T)
+        shared = [column for column in group if column not in self.persons]
+        shape = [self.sizes[column] for column in group]
+        of_shared = math.prod(shape[: len(shared)])
+        rows = rows.reshape(len(rows), of_shared, -1)
+        alone = self.table(group)
+        crossed = np.zeros((len(rows), len(rows)))
+        placed = self._in_places(group)
+        pairs = {
+            (p, q): tuple(sorted({*placed[p], *placed[q]}))
+            for p, q in itertools.combinations(range(len(placed)), 2)
+        }
+        held = {pair: both for pair, both in pairs.items() if self.households.holds(both)}
+        noise = 2 * math.sqrt(sum(map(self.households.table_variance, held.values())))
+        clear = noise * math.prod(shape) <= _CLEAR * float(self.table(()))
+        for (p, q), both in pairs.items():
+            if clear and (p, q) in held:
+                there = tuple(slice(0, n) for n in (*shape, *shape[len(shared) :]))
+                table = self.households.table(both)[there].reshape(of_shared, *[rows.shape[2]] * 2)
+                crossed += np.einsum("isa,sab,jsb->ij", rows, table, rows, optimize=True)
+            else:
+                alone = alone + self._in_place(group, p, beside=q) + self._in_place(group, q)
+        flat = rows.reshape(len(rows), -1)
+        return np.asarray(flat * alone.ravel() @ flat.T + crossed + crossed.T)
+
+    def _in_place(self, group: Group, place: int, beside: int | None = None) -> Floats:
+        """The persons in a place, and perhaps in households with another place or, else, in all."""
+        there = tuple(slice(0, self.sizes[column]) for column in group)
+        own = tuple(self.places[place][column] for column in group)
+        whole = tuple(sorted({*own, self.size}))
+        if beside is None or not self.households.holds(whole):
+            return self.households.table(own)[there]
+        large = (np.arange(self.households.sizes[self.size]) > beside).astype(float)
+        table = self.households.table(whole) * CellFunction((self.size,), large).along(whole)
+        rest = tuple(i for i, column in enumerate(whole) if column not in own)
+        return np.asarray(table.sum(axis=rest)[there])
 
     def _of_persons(self, group: Group) -> bool:
         return not self.persons.isdisjoint(group)

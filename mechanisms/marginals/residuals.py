@@ -182,6 +182,25 @@ class Residuals:
             variance += self.variances[part] * float((rest**2).sum()) / cells**2
         return variance
 
+    @property
+    def unit_records(self) -> int:
+        """Most records of a unit."""
+        return 1
+
+    @property
+    def sampled_by(self) -> str:
+        """How sampling variances are made where they are not those of single records."""
+        return ""
+
+    def products(self, group: Group, rows: Floats) -> Floats:
+        """Sums float64[m, m] over the units of the products of two of m totals.
+
+        A unit's total is the sum over its records of the weights float64[m, ..] of their cells,
+        here of its one record.
+        """
+        flat = rows.reshape(len(rows), -1)
+        return np.asarray(flat * self.table(group).ravel() @ flat.T)
+
     def present(self, n_records: int | None) -> float:
         """The number of present records, within its range; of that an end may be private."""
         most = math.inf if n_records is None else float(n_records)

@@ -33,7 +33,9 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
     copied = facts["statistic"] == "combined" or facts.get("on_copies", False)
     carried = "with_prior" in facts
-    bounded = sums and sample and not copied and "weighted_by" not in facts
+    several = sample is not None and sample.get("unit_records", 1) > 1
+    bounded = sample and not copied and "weighted_by" not in facts and (sums or several)
+    whom = "persons" if "persons" in facts["of"] else "records"
     notes = [
         ("Estimates from copies of the records, by Rubin's rule." * copied)
         or ("Estimates from noisy tables and from what an earlier release said of them." * carried)
@@ -63,16 +65,15 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     if made:
         notes.append(f"Their sampling variance is by {', '.join(made)}.")
     if sample is None:
-        whom = "persons" if "persons" in facts["of"] else "records"
         notes.append(f"They are of the {whom} that were counted, without any error of sampling.")
     elif sums and "weighted_by" not in facts:
         notes.append(
             "Intervals are for the expected "
-            f"{'number of records' if facts['statistic'] == 'count' else 'sum'} in a random sample "
+            f"{f'number of {whom}' if facts['statistic'] == 'count' else 'sum'} in a random sample "
             f"of {sample['n_units']:,} units from the population."
         )
-        if sample["unit_records"] > 1:
-            notes.append("They allow for units whose records are all alike.")
+        if several:
+            notes.append(f"They allow for units whose {whom} are all alike.")
     else:
         notes.append("They are for the population of which the units are a random sample.")
     if any(math.isinf(cell[end]) for cell in facts["cells"] for end in ("lower", "upper")):

@@ -38,6 +38,7 @@ from statpress.tasks.release.query import (
     nearest,
     no_persons,
     opened,
+    persons_of_population,
     regress,
     with_prior,
 )
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-Of = Literal["records", "population", "persons"]
+Of = Literal["records", "population", "persons", "persons of a population"]
 By = Literal["tables", "copies", "prior"]
 Frame = Literal["pandas", "polars", "arrow"]
 Values = str | int | float
@@ -63,7 +64,8 @@ class Release:
 
     Methods that estimate take ``where``, values by column, ``by``, columns whose cells are told
     apart, ``of``: ``"records"`` for the records that were counted, ``"population"`` if these are a
-    random sample of one, or ``"persons"`` for all persons of linked records, and ``weight``:
+    random sample of one, or of linked records ``"persons"`` for all persons that were counted, and
+    ``"persons of a population"`` of whose households these are a random sample; and ``weight``:
     whether records count by their survey weight, where they have one. Values are written as in the
     files, ``"missing"`` for nulls.
 
@@ -400,7 +402,7 @@ class Release:
                         where="fit",
                         next_step="Take larger groups, or leave this figure out.",
                     )
-            given = variances if of == "population" else None
+            given = variances if of.endswith("population") else None
             found = combined(figures, given, share=share, freedom=freedom)
             lower, upper = found.interval(confidence)
             cells.append(
@@ -430,7 +432,7 @@ class Release:
                 "cells": cells,
                 "confidence": confidence,
                 "of": of,
-                "sample": {} if of == "population" else None,
+                "sample": {} if of.endswith("population") else None,
                 "chosen_by_noisy_scores": False,
                 "notes": notes,
             }
@@ -672,9 +674,9 @@ class Release:
         question = Question(
             conditions={},
             confidence=confidence,
-            population=_checked(of) == "population",
+            population=_checked(of).endswith("population"),
             weight=weight,
-            persons=of == "persons",
+            persons=of.startswith("persons"),
         )
         if self._earlier is not None:
             columns = self._measured.asked(question).domain.names
@@ -690,6 +692,8 @@ class Release:
             name, stated = self._named(self._product, "microdata", "linked")
             if of == "persons" and stated["kind"] != "linked":
                 raise no_persons(name, str(self._folder))
+            if question.persons and question.population:
+                raise persons_of_population(str(self._folder))
             if weight:
                 measured = self._measured.asked(question)
                 assert isinstance(measured, Copied)
@@ -729,8 +733,8 @@ class Release:
             statistic=statistic,
             of=columns,
             confidence=confidence,
-            population=_checked(of) == "population",
-            persons=of == "persons",
+            population=_checked(of).endswith("population"),
+            persons=of.startswith("persons"),
             **more,
         )
         return self.ask(question)
@@ -822,7 +826,8 @@ def _checked(of: Of) -> Of:
     """Whom a question is of, if it is one of those."""
     if of not in get_args(Of):
         raise QueryError(
-            f"'of' is 'records' or 'population', or 'persons' of linked records, and not {of!r}.",
+            "'of' is 'records' or 'population', or of linked records 'persons' or 'persons of a "
+            f"population', and not {of!r}.",
             where="of",
         )
     return of
@@ -836,7 +841,7 @@ def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:
         given = given.params, pd.Series(given.bse) ** 2
     if not isinstance(given, tuple):
         given = given, None
-    if len(given) != 2 or (given[1] is None and of == "population"):
+    if len(given) != 2 or (given[1] is None and of.endswith("population")):
         raise QueryError(
             "The function gives neither a fitted model nor figures with their variances.",
             where="fit",

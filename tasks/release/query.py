@@ -101,10 +101,10 @@ class Question:
 def persons_of_population(where: str) -> QueryError:
     """That persons are asked for and a population too."""
     return QueryError(
-        "Persons of a household were drawn together, and how alike they are in this is not known: "
-        "their figures have no intervals for a population.",
+        "Persons of a household were drawn together: with weights, and on copies, their figures "
+        "have no intervals for a population.",
         where=where,
-        next_step="Ask about the persons that were counted, or about households.",
+        next_step="Ask the noisy tables, without weights; or about the persons that were counted.",
     )
 
 
@@ -150,7 +150,9 @@ class Measured:
                     next_step="Ask without --population: about the units that were counted.",
                 )
             sample = Sample(
-                n_units=self.n_records // most, unit_records=most, absent=self.domain.absent
+                n_units=self.n_records // most,
+                unit_records=most * self.residuals.unit_records,
+                absent=self.domain.absent or self.residuals.unit_records > 1,
             )
         return Analyses(
             domain=self.domain,
@@ -166,17 +168,21 @@ class Measured:
         persons = isinstance(self.residuals, PersonResiduals)
         return "the persons of these households" if persons else "these records"
 
+    @property
+    def _whole(self) -> str:
+        return f"{'the persons of ' * (self.residuals.unit_records > 1)}a population"
+
     def asked(self, question: Question) -> Measured:
         """The tables that a question is put to: those of persons, where it is of them.
 
         Raises:
-            QueryError: There are none, or it is of the persons of a population.
+            QueryError: There are none, or it is of the weighted persons of a population.
         """
         if not question.persons:
             return self
         if self.stated["mechanism"] != LinkedMarginals.name:
             raise no_persons(self.name, str(self.folder))
-        if question.population:
+        if question.population and question.weight:
             raise persons_of_population(str(self.folder))
         domain, residuals = PersonResiduals.of(self.residuals, self.domain)
         return replace(self, domain=domain, residuals=residuals)
@@ -287,7 +293,7 @@ class Measured:
         sample = self.analyses(question).sample
         return {
             "confidence": question.confidence,
-            "of": self.counted if not question.population else "a population",
+            "of": self.counted if not question.population else self._whole,
             **(self._weighting(question) if question.weight else {}),
             **standing(self.stated, asdict(sample) if sample else None),
         }
@@ -307,6 +313,8 @@ class Copied(Measured):
         found = super().asked(question)
         if not question.persons:
             return found
+        if question.population:
+            raise persons_of_population(str(self.folder))
         assert isinstance(found, Copied) and isinstance(found.residuals, PersonResiduals)
         persons = tuple(persons_of(each, found.residuals) for each in self.copies)
         return replace(found, copies=persons)

@@ -26,6 +26,12 @@ size; of *persons* those of values and of those at work by age; of *both* the me
 at work of persons by columns of their household; of a *regression* being at work on columns of
 persons, income and size; of *two persons* shares of both at work and of one sex, and the mean gap
 of ages; of *three persons* those of sets as above.
+
+``--population 100`` prints how often intervals for a population hold its figure, at .95: it is the
+example, from which as many households are drawn anew each time, and the tables of one release get
+fresh noise. Figures are shares of *persons*' values, those of persons at *work* by age, and *by
+household* the mean age and the share at work of at least a hundred persons. *Alone* is the same
+where persons count as drawn one by one, beside how much longer intervals by households are.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ import itertools
 import sys
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,9 +52,21 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Slot
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import NotMeasuredError
+from statpress.mechanisms.marginals.analyses import Analyses
+from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.linked_marginals import LinkedKnobs, LinkedMarginals
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
-from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.marginals.persons import PersonResiduals
+from statpress.mechanisms.marginals.population import Sample
+from statpress.mechanisms.marginals.residuals import (
+    GRID,
+    NoisyMarginals,
+    NoisyTable,
+    Residuals,
+    combine,
+)
+from statpress.mechanisms.marginals.target_tables import counts_of
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
 
@@ -345,6 +364,84 @@ def covered(
     return found
 
 
+Asked = tuple[str, tuple[Any, ...]]
+
+
+def _asked(case: Case) -> dict[str, list[Asked]]:
+    """By kind the figures of persons of a population: methods of ``Analyses``, with arguments."""
+    work, sizes = list(case.working), case.own | {"n_persons": (case.sizes, PLACES + 1)}
+    by_household = [
+        {name: [code]}
+        for name, (codes, k) in sizes.items()
+        for code in range(k)
+        if case.sizes[codes == code].sum() >= _ENOUGH
+    ]
+    ages = case.persons["age"][1]
+    return {
+        "persons": [
+            ("share", (name, [code], {}))
+            for name, (_, k) in case.persons.items()
+            for code in range(k)
+        ],
+        "work": [("share", ("esr", work, {"age": [code]})) for code in range(3, ages)],
+        "by household": [("mean", ("age", where)) for where in by_household]
+        + [("share", ("esr", work, where)) for where in by_household],
+    }
+
+
+def of_population(case: Case, epsilon: float, replicates: int) -> dict[str, tuple[float, ...]]:
+    """By kind how often intervals hold, also of persons one by one, and the ratio of lengths."""
+    domain, true = case.domain(linked=True), case.records()
+    made, _ = _drawn(case, "linked", epsilon, 0)
+    measured = [(table.group, table.scale) for table in (*made.one_way, *made.tables)]
+    sizes = [column.size for column in domain.columns]
+    shapes = [tuple(sizes[c] for c in group) for group, _ in measured]
+    asked, sample = _asked(case), Sample(n_units=len(true), unit_records=PLACES, absent=True)
+
+    def answers(
+        records: Codes, rng: np.random.Generator | None, kind: type[PersonResiduals]
+    ) -> dict[str, list[Interval | None]]:
+        tables, groups = [], [group for group, _ in measured]
+        for (group, scale), shape, flat in zip(
+            measured, shapes, counts_of(records, groups, shapes), strict=True
+        ):
+            noise = 0.0 if rng is None else rng.normal(0, float(scale), shape)
+            values = flat.reshape(shape) * GRID + np.rint(noise).astype(np.int64)
+            tables.append(NoisyTable(group, scale, values))
+        columns, persons = kind.of(combine(sizes, tables, n_present=len(records)), domain)
+        of = Analyses(domain=columns, residuals=persons, sample=None if rng is None else sample)
+
+        def one(method: str, arguments: tuple[Any, ...]) -> Interval | None:
+            with suppress(NotMeasuredError):
+                figure: Interval = getattr(of, method)(*arguments)
+                return figure
+            return None
+
+        return {name: [one(*each) for each in questions] for name, questions in asked.items()}
+
+    whole, rng = answers(true, None, PersonResiduals), np.random.default_rng(1)
+    held: dict[str, list[tuple[float, ...]]] = {kind: [] for kind in asked}
+    for _ in range(replicates):
+        drawn, seed = true[rng.integers(len(true), size=len(true))], int(rng.integers(2**32))
+        found, alone = (
+            answers(drawn, np.random.default_rng(seed), each) for each in (PersonResiduals, _Alone)
+        )
+        for kind, values in whole.items():
+            for value, *both in zip(values, found[kind], alone[kind], strict=True):
+                ends = [(each.lower, each.upper) for each in both if each is not None]
+                if value is not None and np.isfinite(ends).all():
+                    one, other = (low <= value.value <= high for low, high in ends)
+                    lengths = [high - low for low, high in ends]
+                    held[kind].append((one, other, lengths[0] / lengths[1]))
+    return {kind: tuple(np.mean(each, axis=0).tolist()) for kind, each in held.items()}
+
+
+class _Alone(PersonResiduals):
+    """Persons who count as drawn one by one."""
+
+    products = Residuals.products
+
+
 def measure(name: str, method: str, epsilon: float, seeds: int) -> dict[str, float]:
     """Mean errors over seeds."""
     case = case_of(name)
@@ -360,7 +457,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--population", type=int, default=0)
     options = parser.parse_args(arguments)
+    if options.population:
+        for name, epsilon in itertools.product(options.cases, options.epsilons):
+            held = of_population(case_of(name), epsilon, options.population)
+            text = ", ".join(
+                f"{kind} {one:.3f} (alone {other:.3f}, {length:.2f} times as long)"
+                for kind, (one, other, length) in held.items()
+            )
+            print(f"{name} population {epsilon:g}: {text}", flush=True)
+        return
     if options.copies > 1:
         for name, epsilon in itertools.product(options.cases, options.epsilons):
             of_seeds = [

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.benchmarks.linked_households import case_of, errors, figures, released
+from tests.benchmarks.linked_households import (
+    case_of,
+    errors,
+    figures,
+    of_population,
+    released,
+)
 
 
 def test_linked_records_agree_with_their_sizes_and_keep_who_lives_together() -> None:
@@ -22,3 +28,8 @@ def test_linked_records_agree_with_their_sizes_and_keep_who_lives_together() -> 
     assert figures(case.of_records(case.records())) == true
     for kind, most in (("households", 0.0025), ("persons", 0.02), ("regression", 0.015)):
         assert np.mean([abs(made[kind][each] - value) for each, value in true[kind].items()]) < most
+
+
+def test_intervals_for_a_population_hold_and_are_longer_by_households() -> None:
+    for kind, (held, _, longer) in of_population(case_of("arc"), 3.0, 2).items():
+        assert held > 0.85 and 1 <= longer < 2, kind

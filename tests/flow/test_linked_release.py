@@ -174,11 +174,15 @@ def test_its_noisy_tables_answer_questions(pressed: Any) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         print_outcome(app(asked, exit_on_error=False, result_action="return_value"))
     assert "reference" in printed.getvalue()
-    with pytest.raises(errors.QueryError, match="drawn together"):
-        ask(bundle, Question(columns=("age",), conditions={}, persons=True, population=True))
-    fit = ["regress", str(bundle), "age ~ n_persons", "--of", "persons", "--population"]
-    with pytest.raises(errors.QueryError, match="drawn together"):
-        app(fit, exit_on_error=False, result_action="return_value")
+    drawn = release.mean("age", of="persons of a population")
+    assert drawn.value == mean.value
+    assert drawn.frame()["standard_error"].item() > mean.frame()["standard_error"].item()
+    assert "Their sampling variance is by households" in " ".join(drawn.notes)
+    asked = ["query", str(bundle), "--mean", "age", "--of", "persons", "--population"]
+    result = app(asked, exit_on_error=False, result_action="return_value")
+    assert result.facts()["cells"] == drawn.facts["cells"]
+    assert result.facts()["of"] == "the persons of a population"
+    assert result.facts()["sample"] == {"n_units": 400, "unit_records": 3, "absent": True}
     merged = release.persons().merge(release.households(), on="household_id")
     assert len(merged) == len(release.persons())
 

@@ -14,6 +14,7 @@ from statpress.mechanisms.errors import NotMeasuredError
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.linear_moments import ONE, moments
 from statpress.mechanisms.marginals.persons import PersonResiduals
+from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals, combine
 
 N, LEVEL = 400, 1e-6
@@ -46,7 +47,7 @@ def measured(domain, rows, sd: float, rng: np.random.Generator, without=()) -> R
         np.add.at(counts, tuple(rows[:, c] for c in group), 1)
         values = np.rint((counts + spread * rng.standard_normal(shape)) * GRID).astype(np.int64)
         tables.append(NoisyTable(group, Fraction(spread).limit_denominator(10**6) * GRID, values))
-    return combine(sizes, tables, n_present=N)
+    return combine(sizes, tables, n_present=len(rows))
 
 
 def test_without_noise_they_are_those_of_all_persons(office: tuple) -> None:
@@ -110,3 +111,77 @@ def test_a_pair_that_one_place_lacks_has_no_answer(office: tuple) -> None:
     assert not tables.holds((0, 2)) and tables.holds((0, 3)) and tables.holds((2, 3))
     with pytest.raises(NotMeasuredError):
         Analyses(domain=columns, residuals=tables).count({"tenure": [0], "relation": [1]})
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("group", [(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 3), (2, 3)])
+def test_products_are_those_of_households_or_no_smaller(
+    office: tuple, group: tuple[int, ...], exact: bool
+) -> None:
+    """Of a column of persons exact if two persons' pairs are measured, else never too small."""
+    domain, rows, people = office
+    household = np.repeat(np.arange(N), rows[:, 1])
+    order = np.concatenate([np.flatnonzero(rows[:, 1] > place) for place in range(3)])
+    by_place = np.concatenate(
+        [rows[rows[:, 1] > place][:, [0, 1, 2 + 2 * place, 3 + 2 * place]] for place in range(3)]
+    )
+    assert sorted(map(tuple, by_place)) == sorted(map(tuple, people))
+    assert (np.bincount(order, minlength=N) == np.bincount(household, minlength=N)).all()
+    apart = [p for p in itertools.combinations(range(8), 2) if p[0] > 1 and (p[1] - p[0]) % 2 == 0]
+    noiseless = measured(
+        domain, rows, 1e-5, np.random.default_rng(1), without=() if exact else apart
+    )
+    columns, tables = PersonResiduals.of(noiseless, domain)
+    functions = np.random.default_rng(2).normal(size=(4, *[columns.columns[c].size for c in group]))
+    of_persons = functions[(slice(None), *(by_place[:, c] for c in group))]
+    totals = np.zeros((N, 4))
+    np.add.at(totals, order, of_persons.T)
+    true = totals.T @ totals
+    found = tables.products(group, functions)
+    least, *_, most = np.linalg.eigvalsh((found - true) / np.trace(true))
+    assert least > -1e-4
+    if group in [(0,), (1,), (0, 1)] or (exact and len(group) == 1):
+        assert most < 1e-4
+    else:
+        assert most > 0.01
+        all_alike = len(tables.places) * of_persons @ of_persons.T
+        assert np.linalg.eigvalsh(all_alike - found)[0] > -1e-4 * np.trace(true)
+
+
+POPULATION = 2000
+ASKED = (
+    ("mean", ("n_persons", {})), ("share", ("relation", [2], {})), ("mean", ("age", {})),
+    ("share", ("relation", [2], {"tenure": [1]})),
+)  # fmt: skip
+
+
+def figures(domain, rows, sd: float, rng: np.random.Generator, sample: Sample | None) -> list:
+    columns, tables = PersonResiduals.of(measured(domain, rows, sd, rng), domain)
+    asked = Analyses(domain=columns, residuals=tables, sample=sample)
+    return [getattr(asked, method)(*arguments) for method, arguments in ASKED]
+
+
+def test_intervals_for_a_population_cover_and_those_of_single_persons_do_not(
+    office: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no table of two persons is clear of its noise intervals cover more often."""
+    domain, rng, runs = office[0], np.random.default_rng(4), 200
+    households, persons = made_up(POPULATION)
+    of: dict[int, list] = {}
+    for each in persons:
+        of.setdefault(each["hid"], []).append(each)
+    rows = np.array([record_of(h, of.get(h["hid"], [])) for h in households])
+    true = [each.value for each in figures(domain, rows, 1e-5, rng, None)]
+    sample = Sample(n_units=N, unit_records=3, absent=True)
+    held, of_twin = np.zeros((2, len(ASKED)))
+    for _ in range(runs):
+        drawn, seed = rows[rng.integers(POPULATION, size=N)], int(rng.integers(2**32))
+        for twin, count in ((False, held), (True, of_twin)):
+            with monkeypatch.context() as broken:
+                if twin:
+                    broken.setattr(PersonResiduals, "products", Residuals.products)
+                made = figures(domain, drawn, 0.5, np.random.default_rng(seed), sample)
+            count += [a.lower <= b <= a.upper for a, b in zip(made, true, strict=True)]
+    least, most = stats.binom.ppf([0.001, 0.999], runs, 0.95)
+    assert (least <= held).all() and (held[:2] <= most).all()
+    assert of_twin[0] < least
