@@ -4,7 +4,8 @@ They answer what no measured table holds: columns that were not measured togethe
 by guess, which differs between copies. Numbers count as in ``mechanisms.marginals.analyses``.
 
 The variance of a weighted figure in a copy is by linearisation, with the declared strata and
-clusters, which every copy has as columns (``mechanisms.marginals.sample_design``).
+clusters, which every copy has as columns (``mechanisms.marginals.sample_design``). Persons were
+drawn with their household, and so what they add to a figure is summed over each household first.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.target_tables import Floats
 
 Flags = NDArray[np.bool_]
+HOUSEHOLDS = "households"
+"""By what the sampling variance of persons is computed on a copy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +38,35 @@ class Copy:
     Attributes:
         codes: int64[n, d].
         weights: float64[n], where figures are weighted.
-        design: How weighted records were drawn.
+        design: How weighted records were drawn; of persons, their households.
+        household: int64[n]: of persons the position of their household.
+        n_households: Of persons, with those that nobody is in.
     """
 
     codes: NDArray[np.int64]
     weights: Floats | None = None
     design: SampleDesign = field(default_factory=SampleDesign)
+    household: NDArray[np.int64] | None = None
+    n_households: int = 0
 
     def __len__(self) -> int:
         return len(self.codes)
 
+    @property
+    def drawn_alone(self) -> bool:
+        """Whether records were drawn one by one, as far as is declared."""
+        return self.household is None and not self.design.is_declared
+
+    def variance(self, parts: Floats) -> float:
+        """By sampling, of the sum of parts float64[n] over the records."""
+        if self.household is not None:
+            totals = np.bincount(self.household, parts, minlength=self.n_households)
+            parts = totals.astype(np.float64)
+        return float(self.design.variance(parts))
+
 
 def persons_of(households: Copy, tables: PersonResiduals) -> Copy:
-    """The persons of a copy, who have the weight of their household.
+    """The persons of a copy, who have the weight of their household and were drawn with it.
 
     Args:
         households: Their records, persons included.
@@ -56,9 +75,13 @@ def persons_of(households: Copy, tables: PersonResiduals) -> Copy:
     codes, sizes = households.codes, households.codes[:, tables.size]
     there = [np.flatnonzero(sizes > place) for place in range(len(tables.places))]
     persons = [codes[rows][:, own] for rows, own in zip(there, tables.places, strict=True)]
-    weights = households.weights
+    weights, household = households.weights, np.concatenate(there)
     return Copy(
-        np.concatenate(persons), None if weights is None else weights[np.concatenate(there)]
+        np.concatenate(persons),
+        None if weights is None else weights[household],
+        households.design,
+        household,
+        len(codes),
     )
 
 
@@ -72,7 +95,8 @@ class CopiedAnalyses(Analyses):
 
     Raises:
         QueryError: By its methods: a column has no numbers, a copy has too few records for the
-            figure, or a population is asked for where units may have several records.
+            figure, or a population is asked for where units may have several records and are not
+            households with persons.
     """
 
     copies: Sequence[Copy]
@@ -134,16 +158,17 @@ class CopiedAnalyses(Analyses):
             both = np.isfinite(x) & np.isfinite(y)
             if both.sum() < 4 or not (x[both].std() and y[both].std()):
                 return math.nan, math.nan
-            if own.weights is None:
+            if own.weights is None and own.household is None:
                 r = float(np.corrcoef(x[both], y[both])[0, 1])
                 return math.atanh(r), 1 / (float(both.sum()) - 3)
-            w = np.where(both, own.weights, 0.0) / own.weights[both].sum()
+            w = np.where(both, 1.0 if own.weights is None else own.weights, 0.0)
+            w /= w.sum()
             x, y = (np.where(both, each, 0.0) for each in (x, y))
             x, y = (each - w @ each for each in (x, y))
             x, y = (each / math.sqrt(w @ each**2) for each in (x, y))
             r = float(w @ (x * y))
             parts = w * (x * y - r / 2 * (x**2 + y**2)) / (1 - r**2)
-            return math.atanh(r), float(own.design.variance(parts))
+            return math.atanh(r), own.variance(parts)
 
         z = self._combined(transformed)
         value = math.tanh(z.value)
@@ -176,10 +201,12 @@ class CopiedAnalyses(Analyses):
         parts = values if own.weights is None else own.weights * values
         raked = own.weights is not None and self.weights is not None and self.weights.total
         scale = 1.0 if raked else self.scale  # those of a copy are all of W
-        return scale * float(parts.sum()), scale**2 * float(own.design.variance(parts))
+        return scale * float(parts.sum()), scale**2 * own.variance(parts)
 
     def _combined(self, of_copy: Callable[[Copy], tuple[float, float]]) -> Interval:
-        if self.sample and (self.sample.unit_records > 1 or self.sample.absent):
+        several = self.sample and (self.sample.unit_records > 1 or self.sample.absent)
+        of_households = self.copies[0].household is not None
+        if several and not of_households:
             raise QueryError(
                 "Copies have no intervals for a population where a unit may have several records.",
                 where="of",
@@ -198,7 +225,10 @@ class CopiedAnalyses(Analyses):
             freedom=freedom,
         )
         lower, upper = made.interval(self.confidence)
-        sampling = self.weights.design if self.sample and self.weights is not None else ""
+        sampling = ""
+        if self.sample and (self.weights is not None or of_households):
+            declared = self.copies[0].design.is_declared or not of_households
+            sampling = self.weights.design if self.weights and declared else HOUSEHOLDS
         return Interval(
             made.estimate, made.standard_error, lower, upper, made.p_value, "Rubin", sampling
         )
@@ -243,7 +273,6 @@ def _variance(own: Copy, one: _Linearised, other: _Linearised | None = None) -> 
     both = [each for each in (one, other) if each is not None]
     if not all(each.n for each in both):
         return math.nan
-    if own.design.is_declared:
-        parts = one.parts if other is None else one.parts - other.parts
-        return float(own.design.variance(parts))
+    if not own.drawn_alone:
+        return own.variance(one.parts if other is None else one.parts - other.parts)
     return sum(float(each.parts @ each.parts) * each.n / (each.n - 1) for each in both)

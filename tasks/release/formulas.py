@@ -227,11 +227,12 @@ def fitted(
         records: Their frame.
         weight: The column of their weights, if they count by them.
         strata: That of the strata that weighted records were drawn in, if they are declared.
-        cluster: That of the clusters that were drawn, likewise.
+        cluster: That of the clusters that were drawn, likewise; of persons their households.
 
     Returns:
         Coefficients and their variances, each a Series by name: for errors of one variance, of
-        weighted records by linearisation (Binder 1983, doi 10.2307/1402588) and by the design.
+        weighted or clustered records by linearisation (Binder 1983, doi 10.2307/1402588) and by the
+        design.
 
     Raises:
         QueryError: The formula is not understood, or its terms cannot be told apart.
@@ -261,7 +262,7 @@ def fitted(
     coefficients = inverse @ (x.T @ (w * y))
     left_over = y - x @ coefficients
     names = list(right.columns)
-    if weight is None:
+    if weight is None and cluster is None:
         variance = float((left_over**2).sum()) / freedom
         return pd.Series(coefficients, names), pd.Series(variance * np.diag(inverse), names)
     parts = (w * left_over)[:, None] * x @ inverse

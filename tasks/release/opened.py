@@ -19,7 +19,7 @@ import numpy as np
 
 from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
-from statpress.mechanisms.marginals.copied_analyses import Copy
+from statpress.mechanisms.marginals.copied_analyses import HOUSEHOLDS, Copy
 from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
@@ -38,7 +38,6 @@ from statpress.tasks.release.query import (
     nearest,
     no_persons,
     opened,
-    persons_of_population,
     regress,
     with_prior,
 )
@@ -690,26 +689,29 @@ class Release:
             fit: Callable[..., Any] = functools.partial(fitted, formula)
             freedom, weighted = math.inf, {}
             name, stated = self._named(self._product, "microdata", "linked")
-            if of == "persons" and stated["kind"] != "linked":
+            if question.persons and stated["kind"] != "linked":
                 raise no_persons(name, str(self._folder))
-            if question.persons and question.population:
-                raise persons_of_population(str(self._folder))
+            drawn: dict[str, str | None] = {"strata": None, "cluster": None}
             if weight:
                 measured = self._measured.asked(question)
                 assert isinstance(measured, Copied)
                 by = measured.weight
-                drawn = {key: by[key] for key in ("strata", "cluster")}
-                fit = functools.partial(fit, weight=by["records"], **drawn)
+                drawn = {key: by[key] for key in drawn}
+                fit = functools.partial(fit, weight=by["records"])
                 freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
+            sampling = self._measured.weights.design if weight else HOUSEHOLDS
+            if question.persons and question.population:
+                sampling = sampling if any(drawn.values()) else HOUSEHOLDS
+                drawn["cluster"] = drawn["cluster"] or self._key
+            fit = functools.partial(fit, **drawn)
             if stated["kind"] == "linked":
-                fit = functools.partial(_of_linked, fit, self._key, of == "persons")
+                fit = functools.partial(_of_linked, fit, self._key, question.persons)
             made = self.combine(
                 fit, product=self._product, of=of, confidence=confidence, freedom=freedom
             )
             facts = {**made.facts, "statistic_of": [formula], **weighted}
-            if weight and of == "population":
-                sampling = {"sampling": self._measured.weights.design}
-                facts["cells"] = [cell | sampling for cell in made.facts["cells"]]
+            if question.population and (weight or question.persons):
+                facts["cells"] = [cell | {"sampling": sampling} for cell in made.facts["cells"]]
             return Estimates(facts)
         return Estimates(regress(self._measured, formula, question))
 

@@ -29,6 +29,7 @@ from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.persons import PersonResiduals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.weighted_sums import Weights
 from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.places.estimates import PlaceEstimates
@@ -98,13 +99,14 @@ class Question:
     persons: bool = False
 
 
-def persons_of_population(where: str) -> QueryError:
-    """That persons are asked for and a population too."""
+def weighted_persons(where: str) -> QueryError:
+    """That tables are asked for weighted persons of a population."""
     return QueryError(
-        "Persons of a household were drawn together: with weights, and on copies, their figures "
-        "have no intervals for a population.",
+        "Persons of a household were drawn together, and noisy tables do not have their weight "
+        "with it: weighted figures of them have no intervals for a population.",
         where=where,
-        next_step="Ask the noisy tables, without weights; or about the persons that were counted.",
+        next_step="Ask the copies (--copies), without weights, or about the persons that were "
+        "counted.",
     )
 
 
@@ -180,10 +182,16 @@ class Measured:
         """
         if not question.persons:
             return self
+        self._check_persons()
+        if question.population and question.weight:
+            raise weighted_persons(str(self.folder))
+        return self._of_persons()
+
+    def _check_persons(self) -> None:
         if self.stated["mechanism"] != LinkedMarginals.name:
             raise no_persons(self.name, str(self.folder))
-        if question.population and question.weight:
-            raise persons_of_population(str(self.folder))
+
+    def _of_persons(self) -> Self:
         domain, residuals = PersonResiduals.of(self.residuals, self.domain)
         return replace(self, domain=domain, residuals=residuals)
 
@@ -310,12 +318,11 @@ class Copied(Measured):
     copies: tuple[Copy, ...]
 
     def asked(self, question: Question) -> Measured:
-        found = super().asked(question)
         if not question.persons:
-            return found
-        if question.population:
-            raise persons_of_population(str(self.folder))
-        assert isinstance(found, Copied) and isinstance(found.residuals, PersonResiduals)
+            return self
+        self._check_persons()
+        found = self._of_persons()
+        assert isinstance(found.residuals, PersonResiduals)
         persons = tuple(persons_of(each, found.residuals) for each in self.copies)
         return replace(found, copies=persons)
 
@@ -334,7 +341,7 @@ class Copied(Measured):
         if question.weight:
             fields["weights"] = own.weights
         else:
-            copies = tuple(Copy(each.codes) for each in copies)
+            copies = tuple(replace(each, weights=None, design=SampleDesign()) for each in copies)
         return CopiedAnalyses(**fields, confidence=question.confidence, copies=copies, scale=scale)
 
     def facts(self, question: Question) -> dict[str, Any]:

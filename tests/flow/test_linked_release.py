@@ -502,7 +502,13 @@ def test_copies_of_households_answer_what_tables_do_and_more(copied: Any) -> Non
     assert -60 < child < -25  # children are under 18, their parents from 30 to 79
     text = (copied.bundle / "README.md").read_text()
     assert "on each of the 4 sets in `survey_households_copies` and `survey_persons_copies`" in text
-    with pytest.raises(errors.QueryError, match="drawn together"):
-        release.on_copies.ask(
-            Question(columns=("age",), conditions={}, persons=True, population=True)
-        )
+    for asked in (
+        lambda of: release.on_copies.mean("age", of=of),
+        lambda of: release.on_copies.correlation("age", "n_persons", of=of),
+        lambda of: release.on_copies.table(where={"relation": "child"}, of=of),
+        lambda of: release.on_copies.regress("age ~ n_persons", of=of),
+    ):
+        counted, drawn = asked("persons"), asked("persons of a population")
+        assert drawn.frame()["estimate"].tolist() == counted.frame()["estimate"].tolist()
+        assert (drawn.frame()["standard_error"] > counted.frame()["standard_error"]).all()
+        assert "Their sampling variance is by households." in drawn.notes

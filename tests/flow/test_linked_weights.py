@@ -188,6 +188,8 @@ def test_weighted_figures_of_households_have_intervals(pressed: Any) -> None:
     assert owners["lower"].item() < true < owners["upper"].item()
     of_all = release.mean("n_persons", weight=True, of="population").frame()
     assert of_all["sampling"].tolist() == ["strata"]
+    with pytest.raises(errors.QueryError, match="weighted figures of them have no intervals"):
+        release.mean("n_persons", weight=True, of="persons of a population")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,12 @@ from scipy import stats
 
 from statpress.mechanisms.errors import NotMeasuredError
 from statpress.mechanisms.marginals.analyses import Analyses
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses, Copy, persons_of
 from statpress.mechanisms.marginals.linear_moments import ONE, moments
 from statpress.mechanisms.marginals.persons import PersonResiduals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals, combine
+from statpress.mechanisms.marginals.sample_design import SampleDesign
 
 N, LEVEL = 400, 1e-6
 
@@ -185,3 +187,64 @@ def test_intervals_for_a_population_cover_and_those_of_single_persons_do_not(
     least, most = stats.binom.ppf([0.001, 0.999], runs, 0.95)
     assert (least <= held).all() and (held[:2] <= most).all()
     assert of_twin[0] < least
+
+
+def test_persons_of_copies_have_the_variance_of_their_households(office: tuple) -> None:
+    """Of copies that are alike only the sampling is left."""
+    domain, rows, _ = office
+    columns, tables = PersonResiduals.of(
+        measured(domain, rows, 1.0, np.random.default_rng(1)), domain
+    )
+    persons = persons_of(Copy(rows), tables)
+    asked = CopiedAnalyses(
+        domain=columns, residuals=tables, copies=[persons] * 2,
+        sample=Sample(n_units=N, unit_records=3, absent=True),
+    )  # fmt: skip
+    codes, household = persons.codes, persons.household
+    assert len(persons) == rows[:, 1].sum()
+
+    def error(parts: np.ndarray) -> float:
+        totals = np.bincount(household, parts, minlength=N)
+        return float(np.sqrt(N * totals.var(ddof=1)))
+
+    children = (codes[:, 2] == 2).astype(float)
+    assert asked.count({"relation": [2]}).standard_error == pytest.approx(error(children))
+    parts = (children - children.mean()) / len(children)
+    share = asked.share("relation", [2], {})
+    assert share.standard_error == pytest.approx(error(parts)) and share.sampling == "households"
+    sizes = codes[:, 1] - codes[:, 1].mean()
+    figure = asked.mean("n_persons", {})
+    assert figure.standard_error == pytest.approx(error(sizes / len(sizes)))
+    assert figure.standard_error > 1.2 * codes[:, 1].std() / np.sqrt(len(codes))
+    known = codes[:, 3] <= 90
+    x, y = ((each - each.mean()) for each in codes[known][:, (1, 3)].T.astype(float))
+    x, y = x / np.sqrt(x @ x), y / np.sqrt(y @ y)
+    r, parts = float(x @ y), np.zeros(len(codes))
+    parts[known] = x * y - r / 2 * (x**2 + y**2)
+    correlation = asked.correlation("n_persons", "age", {})
+    assert correlation.value == pytest.approx(r)
+    assert correlation.standard_error == pytest.approx(error(parts))
+
+
+def test_weighted_persons_of_copies_have_the_variance_of_their_households_strata(
+    office: tuple,
+) -> None:
+    domain, rows, _ = office
+    columns, tables = PersonResiduals.of(
+        measured(domain, rows, 1.0, np.random.default_rng(1)), domain
+    )
+    weights, strata = 1.0 + rows[:, 1], rows[:, 0]
+    persons = persons_of(Copy(rows, weights, SampleDesign(strata=strata)), tables)
+    asked = CopiedAnalyses(
+        domain=columns, residuals=tables, copies=[persons] * 2,
+        sample=Sample(n_units=N, unit_records=3, absent=True),
+    )  # fmt: skip
+    sizes, w = persons.codes[:, 1], persons.weights
+    assert (w == 1.0 + sizes).all()
+    parts = w * (sizes - np.average(sizes, weights=w)) / w.sum()
+    totals = np.bincount(persons.household, parts, minlength=N)
+    of_strata = [totals[strata == each] for each in np.unique(strata)]
+    variance = sum(len(each) * each.var(ddof=1) for each in of_strata)
+    figure = asked.mean("n_persons", {})
+    assert figure.value == pytest.approx(np.average(sizes, weights=w))
+    assert figure.standard_error == pytest.approx(np.sqrt(variance))
