@@ -173,7 +173,8 @@ class CopiedAnalyses(Analyses):
         z = self._combined(transformed)
         value = math.tanh(z.value)
         error = (1 - value**2) * z.standard_error
-        return Interval(value, error, math.tanh(z.lower), math.tanh(z.upper), z.p_value, z.by)
+        lower, upper = math.tanh(z.lower), math.tanh(z.upper)
+        return z._replace(value=value, standard_error=error, lower=lower, upper=upper)
 
     def _codes(self, own: Copy, name: str) -> NDArray[np.int64]:
         return own.codes[:, self.domain.names.index(name)]
