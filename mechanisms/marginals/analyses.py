@@ -153,8 +153,8 @@ class Analyses:
         """The share of records with one of the codes, of those that are not missing."""
         column = self.domain[name]
         those, there = (each * self.kept(where) for each in self._those(name, codes))
-        alone = not self.domain.absent and not where and not column.missing
-        if self.sample and alone and self.weights is None and self.residuals.unit_records == 1:
+        whole = not where and not column.missing and self.weights is None
+        if whole and self.sample and not self.sample.absent:
             n = float(self.residuals.values[()])
             value, error, lower, upper, *_ = self._sum(those)
             return Interval(value / n, error / n, lower / n, upper / n, by="binomial")
@@ -271,7 +271,7 @@ class Analyses:
 
     def _check_units(self) -> None:
         several = self.sample and (self.sample.unit_records > 1 or self.sample.absent)
-        if several and self.residuals.unit_records == 1:
+        if several and not self.residuals.sampled_by:
             raise QueryError(
                 "For a population only counts and totals have intervals where a unit may have "
                 "several records: how alike these are was not measured.",

@@ -297,10 +297,10 @@ class LeastSquares:
             fourth, sampled_by = _sampling(residuals, functions, weights)
         except NotMeasuredError:
             if weights is None:
-                most, n = residuals.unit_records, n_sampled
-                if most > 1:
+                n, by = n_sampled, residuals.sampled_by
+                if by:
                     n = max(float(moments(residuals, [ONE]).values[0]), 1.0)
-                return cls(products, noise, noise, n, most, residuals.sampled_by)
+                return cls(products, noise, noise, n, residuals.unit_records, by)
             n = max(float(weights.sums([ONE]).values[0]), 1.0)
             return cls(products, noise, noise, n, weights.kish, KISH)
         fourth = fourth[place[:, :, None, None], place]

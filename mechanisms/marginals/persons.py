@@ -14,8 +14,9 @@ the covariances E sum over households h of T_hi T_hj, with T_hi the sum of f_i o
 h. That is the sum over pairs of places p, q of f_i(x_p) f_j(x_q): for p = q of a table of persons,
 else of the table of both places' columns, if it was measured and is clear of its noise: what that
 adds to the sum of f(x_p) f(x_q), of which a cell has the variance v_pq, has a standard deviation
-near 2 sqrt(sum over p < q of v_pq) sum over cells of f^2, which is to be small beside that sum with
-a cell's mean number of persons. If not, then since for every combination f of the f_i
+near 2 sqrt(sum over p < q of v_pq) sum over cells of f^2. That has to be small compared with the
+sum of f^2 over the persons, if each cell had as many. If not, then since for every combination f of
+the f_i
 
     2 f(x_p) f(x_q) <= f(x_p)^2 + f(x_q)^2,
 
@@ -37,7 +38,7 @@ from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.linear_moments import CellFunction
 from statpress.mechanisms.marginals.presence import Presence
-from statpress.mechanisms.marginals.residuals import Residuals
+from statpress.mechanisms.marginals.residuals import Residuals, products_over
 from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 _CLEAR = 0.05
@@ -143,9 +144,7 @@ class PersonResiduals(Residuals):
             own = tuple(self.places[0][column] for column in group)
             number = (self._number * self._number).along(whole)
             rest = tuple(i for i, column in enumerate(whole) if column not in own)
-            table = (self.households.table(whole) * number).sum(axis=rest)
-            flat = rows.reshape(len(rows), -1)
-            return np.asarray(flat * table.ravel() @ flat.T)
+            return products_over((self.households.table(whole) * number).sum(axis=rest), rows)
         shared = [column for column in group if column not in self.persons]
         shape = [self.sizes[column] for column in group]
         of_shared = math.prod(shape[: len(shared)])
@@ -167,8 +166,7 @@ class PersonResiduals(Residuals):
                 crossed += np.einsum("isa,sab,jsb->ij", rows, table, rows, optimize=True)
             else:
                 alone = alone + self._in_place(group, p, beside=q) + self._in_place(group, q)
-        flat = rows.reshape(len(rows), -1)
-        return np.asarray(flat * alone.ravel() @ flat.T + crossed + crossed.T)
+        return products_over(alone, rows) + crossed + crossed.T
 
     def _in_place(self, group: Group, place: int, beside: int | None = None) -> Floats:
         """The persons in a place, and perhaps in households with another place or, else, in all."""

@@ -198,8 +198,7 @@ class Residuals:
         A unit's total is the sum over its records of the weights float64[m, ..] of their cells,
         here of its one record.
         """
-        flat = rows.reshape(len(rows), -1)
-        return np.asarray(flat * self.table(group).ravel() @ flat.T)
+        return products_over(self.table(group), rows)
 
     def present(self, n_records: int | None) -> float:
         """The number of present records, within its range; of that an end may be private."""
@@ -248,6 +247,12 @@ def subgroups(group: Group) -> list[Group]:
     """All subsets of a group, the empty one first."""
     lengths = range(len(group) + 1)
     return [part for length in lengths for part in itertools.combinations(group, length)]
+
+
+def products_over(table: Floats, rows: Floats) -> Floats:
+    """Sums float64[m, m] over the cells of a table of the products of two of m rows."""
+    flat = rows.reshape(len(rows), -1)
+    return np.asarray(flat * table.ravel() @ flat.T)
 
 
 def centred(table: Floats) -> Floats:

@@ -699,9 +699,8 @@ class Release:
                 drawn = {key: by[key] for key in drawn}
                 fit = functools.partial(fit, weight=by["records"])
                 freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
-            sampling = self._measured.weights.design if weight else HOUSEHOLDS
+            by_household = question.persons and not any(drawn.values())
             if question.persons and question.population:
-                sampling = sampling if any(drawn.values()) else HOUSEHOLDS
                 drawn["cluster"] = drawn["cluster"] or self._key
             fit = functools.partial(fit, **drawn)
             if stated["kind"] == "linked":
@@ -711,6 +710,7 @@ class Release:
             )
             facts = {**made.facts, "statistic_of": [formula], **weighted}
             if question.population and (weight or question.persons):
+                sampling = HOUSEHOLDS if by_household else self._measured.weights.design
                 facts["cells"] = [cell | {"sampling": sampling} for cell in made.facts["cells"]]
             return Estimates(facts)
         return Estimates(regress(self._measured, formula, question))

@@ -99,17 +99,6 @@ class Question:
     persons: bool = False
 
 
-def weighted_persons(where: str) -> QueryError:
-    """That tables are asked for weighted persons of a population."""
-    return QueryError(
-        "Persons of a household were drawn together, and noisy tables do not have their weight "
-        "with it: weighted figures of them have no intervals for a population.",
-        where=where,
-        next_step="Ask the copies (--copies), without weights, or about the persons that were "
-        "counted.",
-    )
-
-
 def no_persons(product: str, where: str) -> QueryError:
     """That persons are asked for of other records."""
     return QueryError(
@@ -154,7 +143,7 @@ class Measured:
             sample = Sample(
                 n_units=self.n_records // most,
                 unit_records=most * self.residuals.unit_records,
-                absent=self.domain.absent or self.residuals.unit_records > 1,
+                absent=self.domain.absent or isinstance(self.residuals, PersonResiduals),
             )
         return Analyses(
             domain=self.domain,
@@ -172,7 +161,8 @@ class Measured:
 
     @property
     def _whole(self) -> str:
-        return f"{'the persons of ' * (self.residuals.unit_records > 1)}a population"
+        persons = isinstance(self.residuals, PersonResiduals)
+        return "the persons of a population" if persons else "a population"
 
     def asked(self, question: Question) -> Measured:
         """The tables that a question is put to: those of persons, where it is of them.
@@ -184,7 +174,13 @@ class Measured:
             return self
         self._check_persons()
         if question.population and question.weight:
-            raise weighted_persons(str(self.folder))
+            copies = "Ask the copies (--copies), or ask" if self._has_copies else "Ask"
+            raise QueryError(
+                "Persons of a household were drawn together, which noisy tables do not show with "
+                "their weights: weighted figures of them have no intervals for a population.",
+                where=str(self.folder),
+                next_step=f"{copies} without weights, or about the persons that were counted.",
+            )
         return self._of_persons()
 
     def _check_persons(self) -> None:

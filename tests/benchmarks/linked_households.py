@@ -30,8 +30,8 @@ of ages; of *three persons* those of sets as above.
 ``--population 100`` prints how often intervals for a population hold its figure, at .95: it is the
 example, from which as many households are drawn anew each time, and the tables of one release get
 fresh noise. Figures are shares of *persons*' values, those of persons at *work* by age, and *by
-household* the mean age and the share at work of at least a hundred persons. *Alone* is the same
-where persons count as drawn one by one, beside how much longer intervals by households are.
+household* the mean age and the share at work of at least a hundred persons. *Alone* takes
+persons as drawn one by one; the intervals by households are so many times as long as those.
 """
 
 from __future__ import annotations

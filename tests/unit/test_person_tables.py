@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
-from households import loaded, made_up, record_of
+from households import CONFIG, loaded, made_up, record_of
 from scipy import stats
 
 from statpress.mechanisms.errors import NotMeasuredError
@@ -248,3 +249,24 @@ def test_weighted_persons_of_copies_have_the_variance_of_their_households_strata
     figure = asked.mean("n_persons", {})
     assert figure.value == pytest.approx(np.average(sizes, weights=w))
     assert figure.standard_error == pytest.approx(np.sqrt(variance))
+
+
+def test_persons_of_households_of_one_place_are_not_their_households(tmp_path: Path) -> None:
+    """Nobody is in some of them, and shares are of those who are there."""
+    domain = loaded(tmp_path, CONFIG.replace("at_most: 3", "at_most: 1")).domain
+    households, persons = made_up(N)
+    rows = np.array(
+        [record_of(h, [p for p in persons if p["hid"] == h["hid"]], places=1) for h in households]
+    )
+    there = rows[rows[:, 1] > 0]
+    assert len(there) < 0.9 * N
+    columns, tables = PersonResiduals.of(
+        measured(domain, rows, 1e-5, np.random.default_rng(1)), domain
+    )
+    sample = Sample(n_units=N, unit_records=1, absent=True)
+    asked = Analyses(domain=columns, residuals=tables, sample=sample)
+    of_age = (there[:, 3] < 50).mean()
+    share = asked.share("age", range(50), {})
+    assert share.value == pytest.approx(of_age, abs=1e-3) and share.sampling
+    assert asked.mean("n_persons", {}).value == pytest.approx(1.0, abs=1e-3)
+    assert asked.share("relation", [0], {}).value == pytest.approx(1.0, abs=1e-3)
