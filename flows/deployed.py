@@ -51,7 +51,7 @@ from statpress.tasks.release.review import (
     is_prepared,
     record_unsigned,
 )
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 from statpress.tasks.release.steps import read_config
 from statpress.tasks.upkeep.retention import tidy_by_setting
 from statpress.tasks.uploads.heads import send_to_setting

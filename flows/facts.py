@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from statpress.mechanisms.accounting.composition import Reading
     from statpress.tasks.ledger.entries import Entry
     from statpress.tasks.release.review import Prepared
-    from statpress.tasks.release.run_places import Outcome, Uploaded
+    from statpress.tasks.release.runs import Outcome, Uploaded
 
 _BAR = 40
 

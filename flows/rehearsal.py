@@ -22,7 +22,7 @@ from statpress.tasks.release.made_up import (
     seal_rehearsal,
     write_rehearsal,
 )
-from statpress.tasks.release.run_places import REHEARSAL, open_rehearsal
+from statpress.tasks.release.runs import REHEARSAL, open_rehearsal
 from statpress.tasks.release.steps import check_products, postprocess, rehearse
 
 

@@ -40,7 +40,7 @@ from statpress.tasks.release.review import (
     note_publication,
     open_publication,
 )
-from statpress.tasks.release.run_places import Outcome, Uploaded, open_run
+from statpress.tasks.release.runs import Outcome, Uploaded, open_run
 from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from statpress.configs.loading import PlannedOrder
-    from statpress.tasks.release.run_places import Outcome, Uploaded
+    from statpress.tasks.release.runs import Outcome, Uploaded
 
 
 T = TypeVar("T")

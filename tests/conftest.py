@@ -31,7 +31,7 @@ from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release.quality_gates import Inspector
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 
 if TYPE_CHECKING:
     from postgres import Server

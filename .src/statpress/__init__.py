@@ -101,15 +101,15 @@ def verify(
     """
     from pathlib import Path
 
-    from statpress.tasks.bundle.manifest import signed_by, verify_place
-    from statpress.tasks.bundle.places import Folder, place_of
+    from statpress.tasks.bundle.locations import Folder, location_of
+    from statpress.tasks.bundle.manifest import signed_by, verify_location
     from statpress.tasks.ledger.entries import read_public_key
 
     trusted = [read_public_key(Path(key)) for key in keys]
-    place = place_of(str(bundle))
-    manifest = verify_place(place)
-    signed_by(place.where, manifest, trusted)
-    if manifest.get("reprint_of") and isinstance(place, Folder):
+    location = location_of(str(bundle))
+    manifest = verify_location(location)
+    signed_by(location.where, manifest, trusted)
+    if manifest.get("reprint_of") and isinstance(location, Folder):
         from statpress.tasks.release.reprint import check_reprint
 
         check_reprint(Path(bundle))

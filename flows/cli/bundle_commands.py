@@ -120,24 +120,24 @@ def verify(
         max_seconds: Seconds that fetching them may take.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.bundle.manifest import approved_by, signed_by, verify_place
-    from statpress.tasks.bundle.places import Folder, place_of
+    from statpress.tasks.bundle.locations import Folder, location_of
+    from statpress.tasks.bundle.manifest import approved_by, signed_by, verify_location
     from statpress.tasks.ledger.entries import read_public_key
 
-    place = place_of(bundle, most=max_bytes, seconds=max_seconds)
+    location = location_of(bundle, most=max_bytes, seconds=max_seconds)
     publishers = [read_public_key(path) for path in key or []]
     officers = [read_public_key(path) for path in public_key or []]
-    if home is not None and not isinstance(place, Folder):
+    if home is not None and not isinstance(location, Folder):
         raise BundleVerificationError(
             "A ledger is asked only about a bundle that is a folder.",
-            where=place.where,
+            where=location.where,
             next_step="Unpack or download it, or leave out --home.",
         )
-    manifest = verify_place(place)
-    signed = signed_by(place.where, manifest, publishers)
-    approval = approved_by(place, manifest, officers)
+    manifest = verify_location(location)
+    signed = signed_by(location.where, manifest, publishers)
+    approval = approved_by(location, manifest, officers)
     rederived = None
-    if manifest.get("reprint_of") and isinstance(place, Folder):
+    if manifest.get("reprint_of") and isinstance(location, Folder):
         from statpress.tasks.release.reprint import check_reprint
 
         rederived = check_reprint(Path(bundle))
@@ -149,11 +149,11 @@ def verify(
     def facts() -> dict[str, Any]:
         decision = {"approval": reports.decision_facts(approval)} if approval else {}
         checks = {"against_ledger": home is not None, "rederived": rederived}
-        seen = {"signature": signed, "others_looked_for": place.lists}
+        seen = {"signature": signed, "others_looked_for": location.lists}
         return {"verified": True, **checks, **seen, **decision, **manifest}
 
     def report() -> Iterator[str]:
-        yield whole_report(place.where, manifest, lists=place.lists, rederived=rederived)
+        yield whole_report(location.where, manifest, lists=location.lists, rederived=rederived)
         yield signature_report(signed)
         if home is not None:
             yield "The ledger has the charge for it."
@@ -215,9 +215,12 @@ def query(
         str | None,
         Parameter(
             help="Means of this column among the values of the one that --by names, less that "
-            "among the first; of a column without numbers shares of its values, and with "
-            "COLUMN=VALUE,VALUE the share of these."
+            "among the first or the --base; of a column without numbers shares of its values, and "
+            "with COLUMN=VALUE,VALUE the share of these."
         ),
+    ] = None,
+    base: Annotated[
+        str | None, Parameter(help="The value with which --difference compares the others.")
     ] = None,
     correlation: Annotated[
         list[str] | None, Parameter(consume_multiple=True, help="The correlation of two columns.")
@@ -268,6 +271,10 @@ def query(
             where=", ".join(f"--{name}" for name in (*named, *(["columns"] if columns else []))),
             next_step="Ask once for each; figures by groups take --by, and counts --columns.",
         )
+    if base is not None and not difference:
+        raise QueryError(
+            "Only differences have a base.", where="--base", next_step="Ask for --difference too."
+        )
     of = asked[named[0]] if named else ()
     values: tuple[str, ...] = ()
     if difference and "=" in difference:
@@ -282,6 +289,7 @@ def query(
         weight=weight,
         persons=counted == "persons",
         share=below,
+        base=base,
         values=values,
     )
     release = _opened(bundle, product, copies, with_prior, since)
@@ -459,13 +467,13 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     tested = ["p_value"] if statistic in TESTED or compared else []
     if tested and any(cell["method"] != "Wald" for cell in facts["cells"]):
         tested.append("method")
-    further = [*limits, *tested]
     marked = {True: "yes", False: ""}
     rows = [
         [
             *(cell["values"][name] for name in columns),
             *(_figure(cell[part], sums) for part in (*compared, *_PARTS)),
-            *(x if isinstance(x := cell[name], str) else _fraction(x) for name in further),
+            *(_fraction(cell[name]) for name in limits),
+            *(x if isinstance(x := cell[name], str) else _p_value(x) for name in tested),
             *([marked[cell["changed"]]] if compared else []),
         ]
         for cell in facts["cells"]
@@ -488,8 +496,13 @@ _PARTS = ("estimate", "standard_error", "lower", "upper")
 
 
 def _fraction(fraction: float) -> str:
-    """A share or a p-value; a small one is not shown as 0."""
+    """A share; a small one is not shown as 0."""
     return "<0.0001" if 0 < fraction < 0.00005 else f"{fraction:.4f}"
+
+
+def _p_value(p: float) -> str:
+    """A p-value, which is never 0."""
+    return _fraction(max(p, 1e-300))
 
 
 def _figure(figure: float, of_sum: bool) -> str:

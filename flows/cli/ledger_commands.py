@@ -17,7 +17,7 @@ from statpress.flows.terminal import table
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.pages.numbers import how_many
-from statpress.tasks.release.run_places import (
+from statpress.tasks.release.runs import (
     design_in_words,
     left_in_words,
     looks_in_words,
@@ -311,7 +311,7 @@ def register(
     from statpress.mechanisms.domain.domain import Size as Origin
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import register_dataset
-    from statpress.tasks.release.run_places import design_in_words
+    from statpress.tasks.release.runs import design_in_words
 
     neighbours = Adjacency(adjacency)
     given, other = (n_records, n_units) if unit_column is None else (n_units, n_records)
@@ -399,7 +399,7 @@ def amend(
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import open_ledger
-    from statpress.tasks.release.run_places import design_in_words
+    from statpress.tasks.release.runs import design_in_words
 
     if sum(map(bool, (any((policy, epsilon, delta, rho, design)), source, reopen))) > 1:
         raise ConfigError(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from statpress.configs.order import Order
     from statpress.tasks.private_zone.run_context import RunContext
     from statpress.tasks.release.made_up import Rehearsed
-    from statpress.tasks.release.run_places import Outcome
+    from statpress.tasks.release.runs import Outcome
 
 Seed = Annotated[int | None, Parameter(help="Draw from a known seed; never publishable.")]
 
@@ -145,7 +145,7 @@ def plan(
     from statpress.tasks.ledger.entries import Loss
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
-    from statpress.tasks.release.run_places import (
+    from statpress.tasks.release.runs import (
         design_in_words,
         lasting_in_words,
         sources_in_words,

@@ -398,7 +398,9 @@ class LeastSquares:
                 middle = (inside + outside) / 2
                 found, rest = self._minimum(j, middle, rest, critical)
                 inside, outside = (middle, outside) if found <= critical else (inside, middle)
-            ends.append(float(self.estimates()[j]) + self._reach(j) * math.tan(outside))
+            reach = self._reach(j) * math.tan(outside)  # of a right angle some 1e16 in place of inf
+            beyond = outside == angles[-1]
+            ends.append(sign * math.inf if beyond else float(self.estimates()[j]) + reach)
         return ends[0], ends[1]
 
     def statistic(self, j: int, value: float) -> float:

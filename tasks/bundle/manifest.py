@@ -29,7 +29,7 @@ from statpress.mechanisms.errors import (
     SignatureError,
     StatpressError,
 )
-from statpress.tasks.bundle.places import Folder, Place, contents_of
+from statpress.tasks.bundle.locations import Folder, Location, contents_of
 from statpress.tasks.ledger.entries import (
     Entry,
     canonical_json,
@@ -66,13 +66,13 @@ def write_signature(folder: Path, key: Ed25519PrivateKey, seal: str) -> None:
     )
 
 
-def signature_at(place: Place, manifest: Mapping[str, Any]) -> None:
+def signature_at(location: Location, manifest: Mapping[str, Any]) -> None:
     """Check the signature of a bundle whose manifest names a key; of another there is none."""
     if SIGNER not in manifest:
         return
-    content = place.text(SIGNATURE_NAME, _LONGEST_SIGNATURE)
+    content = location.text(SIGNATURE_NAME, _LONGEST_SIGNATURE)
     if content is None:
-        raise BundleVerificationError(f"{SIGNATURE_NAME} is missing.", where=place.where)
+        raise BundleVerificationError(f"{SIGNATURE_NAME} is missing.", where=location.where)
     key, seal = manifest[SIGNER], manifest["seal"]
     whole = False
     try:
@@ -86,7 +86,7 @@ def signature_at(place: Place, manifest: Mapping[str, Any]) -> None:
         raise BundleVerificationError(
             f"{SIGNATURE_NAME} is not the signature of this bundle "
             "by the key that its manifest names.",
-            where=place.where,
+            where=location.where,
         )
 
 
@@ -141,14 +141,14 @@ def approval_text(decision: Entry) -> str:
     return json.dumps(parts, indent=2, ensure_ascii=True) + "\n"
 
 
-def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
+def approval_at(location: Location, manifest: Mapping[str, Any]) -> Entry:
     """The approval of a bundle, if it is one of exactly this bundle."""
-    content = place.text(APPROVAL_NAME, _LONGEST_APPROVAL)
+    content = location.text(APPROVAL_NAME, _LONGEST_APPROVAL)
     if content is None:
         raise BundleVerificationError(
             f"Its files are whole, with the seal {manifest[_SEAL]}."
             " The release needs an approval and has none.",
-            where=place.where,
+            where=location.where,
             next_step="Do not use this bundle: its publisher has not released it.",
         )
     whole = False
@@ -163,21 +163,21 @@ def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
         pass  # a field that no decision has, or a signature that does not hold
     if not whole:
         raise BundleVerificationError(
-            f"{APPROVAL_NAME} is no approval of this bundle.", where=place.where
+            f"{APPROVAL_NAME} is no approval of this bundle.", where=location.where
         )
     return decision
 
 
 def approved_by(
-    bundle: Path | Place, manifest: Mapping[str, Any], trusted: Collection[str]
+    bundle: Path | Location, manifest: Mapping[str, Any], trusted: Collection[str]
 ) -> Entry | None:
     """The approval of a verified bundle, by one of the trusted keys if there are any, or None."""
-    place = Folder(bundle) if isinstance(bundle, Path) else bundle
-    approval = approval_at(place, manifest) if "review" in manifest else None
+    location = Folder(bundle) if isinstance(bundle, Path) else bundle
+    approval = approval_at(location, manifest) if "review" in manifest else None
     if trusted and (approval is None or approval.body.get("public_key") not in trusted):
         raise ApprovalError(
             "None of the given keys signed an approval of this bundle.",
-            where=place.where,
+            where=location.where,
             next_step="Ask its publisher who approves their releases.",
         )
     return approval
@@ -273,15 +273,15 @@ def seal_and_sign(folder: Path, facts: Mapping[str, Any], key: Ed25519PrivateKey
 
 
 def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
-    """Check a bundle that is a folder; for arguments and errors see ``verify_place``."""
-    return verify_place(Folder(folder), prepared=prepared)
+    """Check a bundle that is a folder; for arguments and errors see ``verify_location``."""
+    return verify_location(Folder(folder), prepared=prepared)
 
 
-def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
+def verify_location(location: Location, *, prepared: bool = False) -> dict[str, Any]:
     """Check every file of a bundle against its manifest, with its approval and signature if any.
 
     Args:
-        place: The bundle.
+        location: The bundle.
         prepared: Whether it still waits for its approval, and has none.
 
     Returns:
@@ -295,9 +295,9 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
         RehearsalError: It is a rehearsal.
         BundleFetchError: A server does not give what the manifest lists, or it lists too much.
     """
-    manifest = _read_manifest(place)
+    manifest = _read_manifest(location)
     declared = files_of(manifest)
-    contents = place.contents({path: size for path, (size, _) in declared.items()})
+    contents = location.contents({path: size for path, (size, _) in declared.items()})
     contents.pop(MANIFEST_NAME, None)
     approved = "review" in manifest and not prepared
     for name in (APPROVAL_NAME,) * approved + (SIGNATURE_NAME,) * (SIGNER in manifest):
@@ -315,12 +315,12 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
         rest = [f"and {more:,} more"] if more > 0 else []
         raise BundleVerificationError(
             f"{'; '.join([*problems[:_MOST_SHOWN], *rest])}.",
-            where=place.where,
+            where=location.where,
             next_step=_REMOVE_COMPILED if compiled else "",
         )
     if approved:
-        approval_at(place, manifest)
-    signature_at(place, manifest)
+        approval_at(location, manifest)
+    signature_at(location, manifest)
     return manifest
 
 
@@ -329,11 +329,11 @@ def files_of(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     return {record["path"]: (record["bytes"], record["sha256"]) for record in manifest["files"]}
 
 
-def _read_manifest(place: Place) -> dict[str, Any]:
+def _read_manifest(location: Location) -> dict[str, Any]:
     """The manifest, if it is letter for letter what ``seal`` writes."""
     manifest: dict[str, Any] = {}
     try:
-        content = place.text(MANIFEST_NAME, _LONGEST_MANIFEST)
+        content = location.text(MANIFEST_NAME, _LONGEST_MANIFEST)
         text = "" if content is None else content.decode("utf-8")
         missing = content is None
         manifest = json.loads(text or "{}")
@@ -343,29 +343,29 @@ def _read_manifest(place: Place) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = later = missing = False
     if missing:
-        flaw, step = place.flaw(MANIFEST_NAME, STATEMENT)
+        flaw, step = location.flaw(MANIFEST_NAME, STATEMENT)
         raise BundleVerificationError(
-            flaw or f"{MANIFEST_NAME} is missing.", where=place.where, next_step=step
+            flaw or f"{MANIFEST_NAME} is missing.", where=location.where, next_step=step
         )
     if not whole:
-        raise BundleVerificationError(f"{MANIFEST_NAME} was changed.", where=place.where)
+        raise BundleVerificationError(f"{MANIFEST_NAME} was changed.", where=location.where)
     if later and manifest["format"] == REHEARSAL_FORMAT:
         raise RehearsalError(
             "This is a rehearsal, NOT PUBLISHABLE: its data are made up, and it was never charged.",
-            where=place.where,
+            where=location.where,
         )
     if later:
         raise BundleVerificationError(
             f"The bundle is of the form {str(manifest['format'])[:60]!r}, which this version "
             "does not know.",
-            where=place.where,
+            where=location.where,
             next_step="Use the version of statpress that the manifest names.",
         )
     paths = Counter(record["path"] for record in manifest["files"])
     path, times = paths.most_common(1)[0] if paths else ("", 0)
     if times > 1:  # readers would go by the one or the other
         raise BundleVerificationError(
-            f"{MANIFEST_NAME} lists {path} {times} times.", where=place.where
+            f"{MANIFEST_NAME} lists {path} {times} times.", where=location.where
         )
     return manifest
 

@@ -61,7 +61,15 @@ local all = r(varlist)
 quietly ds `all', has(type numeric)
 mi import flong, m({copy}) id({record}) imputed(`r(varlist)') clear
 mi estimate, esampvaryok nosmall: regress y x"""
-_CSV_IN_STATA = "{read}\nstatsby _b _se, by({copy}) clear: regress y x"
+_CSV_IN_STATA = """\
+{read}
+* of words: encode x, generate(x_coded), and i.x_coded in place of x
+statsby _b _se, by({copy}) clear: regress y x
+egen double estimate = mean(_b_x)
+egen double within = mean(_se_x^2)
+egen double between = sd(_b_x)
+generate double error = sqrt(within + (1 + 1/_N) * between^2)
+list estimate error in 1"""
 _COPIES_IN_SPSS = """\
 {read}
 SORT CASES BY {copy}.

@@ -27,7 +27,7 @@ from statpress.tasks.private_zone.workers import (
     usable_processors,
 )
 from statpress.tasks.release import drawing
-from statpress.tasks.release.run_places import Run
+from statpress.tasks.release.runs import Run
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.monitoring import run_name
 from statpress.tasks.private_zone.guards import uninterrupted
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 from statpress.tasks.release.steps import source_names
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import warnings
-from statpress.tasks.release.run_places import Outcome, design_in_words, left_in_words
+from statpress.tasks.release.runs import Outcome, design_in_words, left_in_words
 from statpress.tasks.release.series_periods import Calendar, Due, calendar_of
 
 if TYPE_CHECKING:

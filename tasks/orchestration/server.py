@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from statpress.mechanisms.errors import CheckupError, OrchestratorError
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.private_zone.run_context import RunContext, step
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 from statpress.tasks.release.series_periods import Due
 from statpress.tasks.upkeep.checkup import Finding, Verdict, examine, needing_attention
 

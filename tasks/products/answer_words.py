@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from statpress.mechanisms.domain.columns import Column, labels
 
 MISSING = "missing"
 """How a condition names the cell of nulls."""
+_FEW = 5  # pairs that are named
 
 
 def named_cells(column: Column) -> list[str]:
@@ -26,6 +27,23 @@ def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None)
         **({"sample": sample} if sample else {}),
         **({"accepted": verdict["name"]} if verdict.get("accepted") else {}),
     }
+
+
+def _guess(pairs: Sequence[str] | None) -> str:
+    """What copies do not know of the columns of a question.
+
+    Args:
+        pairs: Those that were not measured, if it is known which columns the question is of.
+    """
+    if pairs is None:
+        return "How columns are related that were not measured together is a guess."
+    if not pairs:
+        return "What three or more columns have in common beyond their pairs is mostly a guess."
+    more = f"; and {len(pairs) - _FEW} more" if len(pairs) > _FEW else ""
+    return (
+        "These were not measured together, and how they are related is a guess: "
+        f"{'; '.join(pairs[:_FEW])}{more}."
+    )
 
 
 def caveats(facts: Mapping[str, Any]) -> list[str]:
@@ -50,7 +68,7 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
             "supposes; those without the prior hold whatever it said."
         )
     if copied:
-        notes.append("How columns are related that were not measured together is a guess.")
+        notes.append(_guess(facts.get("guessed")))
     if "weighted_by" in facts:
         notes.append(
             f"Records count by {facts['weighted_by']} as given, of each class by its middle; "
@@ -78,6 +96,15 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
         notes.append("They are for the population of which the units are a random sample.")
     if any(math.isinf(cell[end]) for cell in facts["cells"] for end in ("lower", "upper")):
         notes.append("Where an end is infinite, the noise leaves the figure unbounded.")
+    if any(
+        cell["lower"] == -math.inf and cell["upper"] == math.inf
+        and cell.get("p_value", 1.0) < 1 - facts["confidence"]
+        for cell in facts["cells"]
+    ):  # fmt: skip
+        notes.append(
+            "Where both ends are infinite and the p-value is small, the figure is not 0, but may "
+            "lie on either side of it."
+        )
     if facts["chosen_by_noisy_scores"]:
         notes.append(
             "Noisy results decided which tables were measured; errors hold given that decision."

@@ -110,6 +110,7 @@ from statpress.tasks.products.true_errors import TrueErrors
 MOST_COLUMNS = 40
 MOST_PAIRS = 200
 _STRONGEST = 4
+_FEW = 8
 _WORDS = "synthetic records"
 _KEPT = ("strong", "weak", "lost")
 _ASSUMED = "assumed independent"
@@ -117,7 +118,7 @@ _CARRIED = "carried over"
 _NOISE = "shrunk away"
 _RELATIONS = {
     "measured": "measured",
-    _NOISE: "measured; weaker than its noise",
+    _NOISE: "measured; lost in its noise",
     ELSEWHERE: "measured by another product of the release",
     _CARRIED: "not measured: as in the earlier release",
     _ASSUMED: "not measured: do not trust",
@@ -136,10 +137,10 @@ def part_of(
     lead = Prose(
         [
             f"Each of the {len(fields)} columns, and the pairs of columns that were measured, "
-            "are distributed in these records as in the confidential ones, but for noise. Explore "
-            "them, and write and test programs with them. Intervals computed from them alone are "
-            f"too short: take those of counts from data/{name}_tables"
-            f"{from_copies(name, resources)}."
+            "are distributed in these records as in the confidential ones, but for noise, in which "
+            "weak relations are lost. Explore them, and write and test programs with them. "
+            "Intervals computed from them alone are too short: take those of counts from "
+            f"data/{name}_tables{from_copies(name, resources)}."
         ]
     )
     records, tables, pairs = (
@@ -221,7 +222,7 @@ def _pairs(
 ) -> Section:
     """Which pairs were measured, how strongly they are related, and the strongest of them."""
     errors = {(row["column_1"], row["column_2"]): row["standard_error"] for row in rows}
-    unseen = {(row["column_1"], row["column_2"]) for row in rows if row["relation"] == _NOISE}
+    unseen = {(row["column_1"], row["column_2"]) for row in rows if _is_lost(row)}
     strengths = {
         pair: strength(joint[pair], (error or 0.0) ** 2)
         for pair, error in errors.items()
@@ -230,11 +231,15 @@ def _pairs(
     untrusted = [row for row in rows if row["relation"] == _ASSUMED]
     said = [kept_in_words(rows)]
     if untrusted:
-        listed = ", ".join(f"{row['column_1']} and {row['column_2']}" for row in untrusted[:8])
-        more = f", and {len(untrusted) - 8} more, listed below" if len(untrusted) > 8 else ""
         said.append(
             f"Do not trust how the pairs that were not measured are related in the records, where "
-            f"that follows from other columns only: {listed}{more}."
+            f"that follows from other columns only: {_named(untrusted)}."
+        )
+    if unseen:
+        lost = [row for row in rows if _is_lost(row)]
+        said.append(
+            f"Nor is it to be seen in the records how those are related that are lost in "
+            f"their noise: {_named(lost)}."
         )
     said.append(
         "Relations of three or more columns are those that pairs suggest, unless their table was "
@@ -260,6 +265,17 @@ def _pairs(
             blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
     blocks.append(list_of_pairs(name, rows, strengths))
     return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
+
+
+def _is_lost(row: Mapping[str, Any]) -> bool:
+    """Whether noise hides the relation of a measured pair; old bundles do not say ``kept``."""
+    return bool(row["relation"] == _NOISE or row.get("kept") == "lost")
+
+
+def _named(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """The first of some pairs in words."""
+    listed = ", ".join(f"{row['column_1']} and {row['column_2']}" for row in pairs[:_FEW])
+    return f"{listed}, and {len(pairs) - _FEW} more, listed below" if len(pairs) > _FEW else listed
 
 
 _OTHERWISE_KNOWN = (
@@ -303,7 +319,7 @@ def too_short_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     figures = {
         what: sorted(row[key] for row in rows if row.get(key) is not None)
         for what, key in (("shares of two columns", "shares_too_short"),
-                          ("slopes of regressions", "slope_too_short"))
+                          ("slopes of one number on another", "slope_too_short"))
     }  # fmt: skip
     told = [
         f"{np.median(known):.1f} times for {what} ({known[0]:.1f} to {known[-1]:.1f})"
@@ -314,7 +330,8 @@ def too_short_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         " Intervals computed from one set of these records as if they were real are too short, in "
-        f"the median {' and '.join(told)}: take them from the copies or from the noisy tables."
+        f"the median {' and '.join(told)}: take them from the noisy tables, or from "
+        "the copies where the tables do not answer."
     )
 
 
@@ -338,15 +355,18 @@ def list_of_pairs(
         rows,
         key=lambda row: (
             row["relation"] != _ASSUMED,
+            _is_lost(row),
             -strengths.get((row["column_1"], row["column_2"]), 0.0),
         ),
     )
     cells = []
     for row in ordered[:MOST_PAIRS]:
         pair, error = (row["column_1"], row["column_2"]), row["standard_error"]
-        status = _RELATIONS.get(row["relation"], row["relation"])
+        status = _NOISE if _is_lost(row) else row["relation"]
         known = f"{strengths[pair]:.2f}" if pair in strengths else ""
-        cells.append([*pair, status, "" if error is None else reach_95(error), known])
+        cells.append(
+            [*pair, _RELATIONS.get(status, status), "" if error is None else reach_95(error), known]
+        )
     part = f"{len(cells)} of {len(rows)}" if len(cells) < len(rows) else f"all {len(rows)}"
     return Grid(
         ("column", "column", "how the pair is known", "a count, ± at 95 %", "strength"),

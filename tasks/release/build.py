@@ -40,7 +40,7 @@ from statpress.tasks.products.beside import differences, with_beside
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
 from statpress.tasks.release.foreseen import accepted, rehearse_mechanism, unusable, verdict_facts
-from statpress.tasks.release.run_places import REHEARSAL, Run
+from statpress.tasks.release.runs import REHEARSAL, Run
 from statpress.tasks.report.privacy_page import EXPLANATIONS, write_privacy_page
 from statpress.tasks.report.report import NAME as REPORT
 from statpress.tasks.report.report import write_report

@@ -33,7 +33,7 @@ from statpress.tasks.products.product_kind import kind_of, private_input
 from statpress.tasks.products.true_errors import Compared, TrueErrors
 from statpress.tasks.release.build import Released
 from statpress.tasks.release.quality_gates import fates
-from statpress.tasks.release.run_places import Run
+from statpress.tasks.release.runs import Run
 from statpress.tasks.source.aggregates import SourceProfile
 from statpress.tasks.source.guarding import new_file, write_all
 

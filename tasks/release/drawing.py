@@ -47,7 +47,7 @@ from statpress.tasks.private_zone.guards import IN_A_STEP, CuratorLog, guarded, 
 from statpress.tasks.private_zone.workers import Task, Workers, tasks_of_parent
 from statpress.tasks.products.product_kind import kind_of, private_input
 from statpress.tasks.release.entropy import generator
-from statpress.tasks.release.run_places import Run
+from statpress.tasks.release.runs import Run
 from statpress.tasks.source.guarding import new_file
 from statpress.tasks.source.scanning import SpilledColumns
 

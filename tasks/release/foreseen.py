@@ -81,7 +81,7 @@ def key_faults(release: Release) -> Iterator[SigningKeyError]:
     """What is wrong with the key that a config names, if it names one."""
     if release.config.publish.sign is None:
         return
-    from statpress.tasks.release.run_places import publishing_key
+    from statpress.tasks.release.runs import publishing_key
 
     try:
         publishing_key(release)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +34,8 @@ from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, numbers_of
 from statpress.mechanisms.marginals.linear_moments import ONE, CellFunction
-from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.target_tables import Floats
+from statpress.tasks.products.answer_words import MISSING
 
 CLEAR = 5.0
 """Standard errors of its count that a category needs for a coefficient."""
@@ -74,11 +74,11 @@ def regressors_of(formula: str, analyses: Analyses, known: Callable[[str], Colum
     """
     from formulaic import Formula
 
-    with _understood(formula):
+    with understood_formula(formula):
         parsed = Formula(formula)
         left, right = getattr(parsed, "lhs", ()), getattr(parsed, "rhs", parsed)
-        words = set(re.findall(r"\w+", formula)) & set(analyses.domain.names)
-        variables = {str(v) for v in parsed.required_variables} | words
+        words = columns_in(formula, analyses.domain.names)
+        variables = {str(v) for v in parsed.required_variables} | {*words}
     if len(left) != 1:
         raise QueryError(f"'{formula}' needs one outcome, before a tilde.", where="formula")
     (outcome,) = (str(term) for term in left)
@@ -100,8 +100,14 @@ def regressors_of(formula: str, analyses: Analyses, known: Callable[[str], Colum
     return Terms((outcome, *names), _outcome(outcome, analyses, notes), regressors, tuple(notes))
 
 
+def columns_in(formula: str, known: Iterable[str]) -> list[str]:
+    """Those of the known columns that a formula names."""
+    named = {*re.findall(r"\w+", formula), *re.findall(r"`([^`]+)`", formula)}
+    return [name for name in known if name in named]
+
+
 @contextmanager
-def _understood(formula: str) -> Iterator[None]:
+def understood_formula(formula: str) -> Iterator[None]:
     """Whatever formulaic raises of a formula is an error of the question."""
     try:
         yield
@@ -132,7 +138,7 @@ def _evaluated(
             columns[name] = values.take(list(codes)).reset_index(drop=True)
         return pd.DataFrame(columns, index=range(len(rows)))
 
-    with _understood(formula):
+    with understood_formula(formula):
         every = [[i % len(cells[name]) for name in names] for i in range(longest)]
         spec = terms.get_model_matrix(frame(every), na_action="ignore").model_spec
         if spec.transform_state:
@@ -186,7 +192,7 @@ def _categories(name: str, column: Column, analyses: Analyses, notes: list[str])
     """The categories of a predictor's cells, in the declared order."""
     import pandas as pd
 
-    own = ["missing" if label is None else label for label in labels(column)]
+    own = [MISSING if label is None else label for label in labels(column)]
     clear = [own[code] for code in analyses.clear(name, CLEAR)] or own[:1]
     rare = [label for label in own if label not in clear]
     if rare:
@@ -211,70 +217,3 @@ def _outcome(name: str, analyses: Analyses, notes: list[str]) -> CellFunction:
     )
     weighted: Floats = mean + (values.values - mean) / share
     return analyses.function(name, np.where(there.values > 0, weighted, mean))
-
-
-def fitted(
-    formula: str,
-    records: Any,
-    weight: str | None = None,
-    strata: str | None = None,
-    cluster: str | None = None,
-) -> tuple[Any, Any]:
-    """Least squares on a frame of records, as if they were real; rows with nulls are left out.
-
-    Args:
-        formula: With an outcome, a tilde, and terms.
-        records: Their frame.
-        weight: The column of their weights, if they count by them.
-        strata: That of the strata that weighted records were drawn in, if they are declared.
-        cluster: That of the clusters that were drawn, likewise; of persons their households.
-
-    Returns:
-        Coefficients and their variances, each a Series by name: for errors of one variance, of
-        weighted or clustered records by linearisation (Binder 1983, doi 10.2307/1402588) and by the
-        design.
-
-    Raises:
-        QueryError: The formula is not understood, or its terms cannot be told apart.
-    """
-    import pandas as pd
-    from formulaic import Formula
-
-    own = records.select_dtypes("category").columns
-    frame = records.assign(**{name: records[name].cat.remove_unused_categories() for name in own})
-    with _understood(formula):
-        matrices: Any = Formula(formula).get_model_matrix(frame)
-        left, right = getattr(matrices, "lhs", None), getattr(matrices, "rhs", matrices)
-        if left is None or left.shape[1] != 1:
-            raise QueryError(f"'{formula}' needs one outcome, before a tilde.", where="formula")
-        y, x = np.asarray(left, dtype=np.float64)[:, 0], np.asarray(right, dtype=np.float64)
-    freedom = len(y) - x.shape[1]
-    w = np.ones(len(y))
-    if weight is not None:
-        w = frame.loc[right.index, weight].to_numpy(dtype=np.float64)
-    if freedom < 1 or np.linalg.matrix_rank(x) < x.shape[1]:
-        raise QueryError(
-            f"The terms of '{formula}' cannot be told apart in a copy.",
-            where="formula",
-            next_step="Leave out terms that follow from others, or that few records have.",
-        )
-    inverse = np.linalg.inv((w[:, None] * x).T @ x)
-    coefficients = inverse @ (x.T @ (w * y))
-    left_over = y - x @ coefficients
-    names = list(right.columns)
-    if weight is None and cluster is None:
-        variance = float((left_over**2).sum()) / freedom
-        return pd.Series(coefficients, names), pd.Series(variance * np.diag(inverse), names)
-    parts = (w * left_over)[:, None] * x @ inverse
-    spread = (parts**2).sum(axis=0) * len(y) / freedom
-    design = SampleDesign(
-        *(
-            None if name is None else pd.factorize(records[name], use_na_sentinel=False)[0]
-            for name in (strata, cluster)
-        )
-    )
-    if design.is_declared:
-        whole = np.zeros((len(records), parts.shape[1]))
-        whole[records.index.get_indexer(right.index)] = parts
-        spread = design.variance(whole)
-    return pd.Series(coefficients, names), pd.Series(spread, names)

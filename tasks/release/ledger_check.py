@@ -18,8 +18,8 @@ from statpress.mechanisms.accounting.composition import Reading, read_odometer
 from statpress.mechanisms.domain.domain import Privacy, Size
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from statpress.mechanisms.planning.charges import described_loss, recompute_charge
+from statpress.tasks.bundle.locations import Folder
 from statpress.tasks.bundle.manifest import approval_at
-from statpress.tasks.bundle.places import Folder
 from statpress.tasks.ledger.accounts import NOISY_CHECKS, Account, Charge, Status
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import (

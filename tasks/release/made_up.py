@@ -51,7 +51,7 @@ from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
 from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts
-from statpress.tasks.release.run_places import Run, publish_folder, writing
+from statpress.tasks.release.runs import Run, publish_folder, writing
 from statpress.tasks.source.aggregates import Units, units_of
 from statpress.tasks.source.engine import Source
 from statpress.tasks.source.files import FileSource

@@ -8,10 +8,12 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import itertools
 import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -22,14 +24,17 @@ from statpress.mechanisms.errors import BundleVerificationError, DependencyError
 from statpress.mechanisms.marginals.copied_analyses import HOUSEHOLDS, Copy
 from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
-from statpress.tasks.bundle.manifest import files_of, signed_by, verify_place
-from statpress.tasks.bundle.places import Folder, is_plain, place_of
+from statpress.tasks.bundle.locations import Folder, is_plain, location_of
+from statpress.tasks.bundle.manifest import files_of, signed_by, verify_location
 from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.ledger.entries import read_public_key
+from statpress.tasks.products.answer_words import MISSING
 from statpress.tasks.products.publication import size_stated
 from statpress.tasks.release.answers import Estimates, change_of, check_definitions, shares_of_all
-from statpress.tasks.release.formulas import fitted
+from statpress.tasks.release.combining import combine_copies, complete, fitted, of_linked
+from statpress.tasks.release.formulas import columns_in
 from statpress.tasks.release.query import (
+    ABLE,
     Copied,
     Measured,
     Question,
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
 Of = Literal["records", "population", "persons", "persons of a population"]
 By = Literal["tables", "copies", "prior"]
 Frame = Literal["pandas", "polars", "arrow"]
-Values = str | int | float
+Values = str | int | float | None
 Where = Mapping[str, Values | Sequence[Values]]
 _OF_RECORDS = Question(conditions={})
 
@@ -378,52 +383,36 @@ class Release:
         Raises:
             QueryError: There are no copies, or ``fit`` gives something else or no finite number.
         """
-        from statpress.mechanisms.marginals.copies import combined
+        named = self._named(product, "microdata", "linked")
+        return self._combined(
+            fit, named, self._frames(*named), of=of, confidence=confidence, freedom=freedom
+        )
 
-        name, stated = self._named(product, "microdata", "linked")
+    def _frames(self, name: str, stated: Mapping[str, Any]) -> list[pd.DataFrame]:
+        """The frames of all copies: of the records, or of households and of persons."""
         if stated["kind"] == "linked":
-            frames = [each(name, copies=True) for each in (self.households, self.persons)]
-        else:
-            frames = [self.copies(name)]
-        fits = [_figures(fit(*own), of) for own in zip(*map(_copy_by_copy, frames), strict=True)]
-        few = math.isfinite(freedom)  # a copy has all clusters, however few its records
-        share = 1.0 if few else len(frames[0]) / len(fits) / size_stated(stated)
-        cells: list[dict[str, Any]] = []
-        for term in fits[0]:
-            if not all(term in each for each in fits):
-                raise QueryError(f"Not every copy gives '{term}'.", where="fit")
-            figures, variances = zip(*(each[term] for each in fits), strict=True)
-            for number, pair in enumerate(zip(figures, variances, strict=True), start=1):
-                if not all(map(math.isfinite, pair)):
-                    raise QueryError(
-                        f"Copy {number} has no finite figure and variance of '{term}', as where a "
-                        "group has one record or none.",
-                        where="fit",
-                        next_step="Take larger groups, or leave this figure out.",
-                    )
-            given = variances if of.endswith("population") else None
-            found = combined(figures, given, share=share, freedom=freedom)
-            lower, upper = found.interval(confidence)
-            cells.append(
-                {
-                    "values": {"term": term},
-                    "estimate": found.estimate,
-                    "standard_error": found.standard_error,
-                    "lower": lower,
-                    "upper": upper,
-                    "p_value": found.p_value,
-                    "method": "Rubin",
-                }
-            )
-        notes = []
-        if agreed := [cell["values"]["term"] for cell in cells if not cell["standard_error"]]:
-            notes.append(
-                f"All copies agree on {', '.join(agreed)}, since numbers are the middles of cells: "
-                "that is no certainty."
-            )
+            return [each(name, copies=True) for each in (self.households, self.persons)]
+        return [self.copies(name)]
+
+    def _combined(
+        self,
+        fit: Callable[..., Any],
+        product: tuple[str, Mapping[str, Any]],
+        frames: Sequence[pd.DataFrame],
+        *,
+        of: Of,
+        confidence: float,
+        freedom: float,
+    ) -> Estimates:
+        """``combine`` of frames that are there."""
+        population = _checked(of).endswith("population")
+        cells, notes = combine_copies(
+            fit, frames, size=size_stated(product[1]), population=population,
+            confidence=confidence, freedom=freedom,
+        )  # fmt: skip
         return Estimates(
             {
-                "product": name,
+                "product": product[0],
                 "columns": ["term"],
                 "where": {},
                 "statistic": "combined",
@@ -431,7 +420,7 @@ class Release:
                 "cells": cells,
                 "confidence": confidence,
                 "of": of,
-                "sample": {} if of.endswith("population") else None,
+                "sample": {} if population else None,
                 "chosen_by_noisy_scores": False,
                 "notes": notes,
             }
@@ -679,41 +668,53 @@ class Release:
         )
         if self._earlier is not None:
             columns = self._measured.asked(question).domain.names
-            named = [name for name in columns if name in formula]
+            named = columns_in(formula, columns)
             before = self._before(named, question).regress(
                 formula, of=of, confidence=confidence, weight=weight
             )
             now = self._like(self._by).regress(formula, of=of, confidence=confidence, weight=weight)
             return Estimates(change_of(before.facts, now.facts))
         if self._by == "copies":
-            fit: Callable[..., Any] = functools.partial(fitted, formula)
-            freedom, weighted = math.inf, {}
-            name, stated = self._named(self._product, "microdata", "linked")
-            if question.persons and stated["kind"] != "linked":
-                raise no_persons(name, str(self._folder))
-            drawn: dict[str, str | None] = {"strata": None, "cluster": None}
-            if weight:
-                measured = self._measured.asked(question)
-                assert isinstance(measured, Copied)
-                by = measured.weight
-                drawn = {key: by[key] for key in drawn}
-                fit = functools.partial(fit, weight=by["records"])
-                freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
-            by_household = question.persons and not any(drawn.values())
-            if question.persons and question.population:
-                drawn["cluster"] = drawn["cluster"] or self._key
-            fit = functools.partial(fit, **drawn)
-            if stated["kind"] == "linked":
-                fit = functools.partial(_of_linked, fit, self._key, question.persons)
-            made = self.combine(
-                fit, product=self._product, of=of, confidence=confidence, freedom=freedom
-            )
-            facts = {**made.facts, "statistic_of": [formula], **weighted}
-            if question.population and (weight or question.persons):
-                sampling = HOUSEHOLDS if by_household else self._measured.weights.design
-                facts["cells"] = [cell | {"sampling": sampling} for cell in made.facts["cells"]]
-            return Estimates(facts)
+            return self._regress_copies(formula, question, of)
         return Estimates(regress(self._measured, formula, question))
+
+    def _regress_copies(self, formula: str, question: Question, of: Of) -> Estimates:
+        """``regress`` on copies: by errors of one variance, or by the design that is declared."""
+        fit: Callable[..., Any] = functools.partial(fitted, formula)
+        freedom, weighted = math.inf, {}
+        name, stated = self._named(self._product, "microdata", "linked")
+        if question.persons and stated["kind"] != "linked":
+            raise no_persons(name, str(self._folder))
+        drawn: dict[str, str | None] = {"strata": None, "cluster": None}
+        if question.weight:
+            measured = self._measured.asked(question)
+            assert isinstance(measured, Copied)
+            by = measured.weight
+            drawn = {key: by[key] for key in drawn}
+            fit = functools.partial(fit, weight=by["records"])
+            freedom, weighted = measured.freedom, {"weighted_by": by["column"]}
+        by_household = question.persons and not any(drawn.values())
+        if question.persons and question.population:
+            drawn["cluster"] = drawn["cluster"] or self._key
+        fit = functools.partial(fit, **drawn)
+        if stated["kind"] == "linked":
+            fit = functools.partial(of_linked, fit, self._key, question.persons)
+        frames, left_out = zip(
+            *(complete(formula, frame) for frame in self._frames(name, stated)), strict=True
+        )
+        made = self._combined(
+            fit, (name, stated), frames, of=of, confidence=question.confidence, freedom=freedom
+        ).facts
+        facts = {**made, "statistic_of": [formula], **weighted}
+        facts["notes"] = [*made["notes"], *itertools.chain(*left_out)]
+        if stated["mechanism"] in ABLE:
+            tables = opened(self._folder, name, verified=True)
+            tables = tables.asked(replace(question, weight=False))
+            facts["guessed"] = tables.not_measured(columns_in(formula, tables.domain.names))
+        if question.population and (question.weight or question.persons):
+            sampling = HOUSEHOLDS if by_household else self._measured.weights.design
+            facts["cells"] = [cell | {"sampling": sampling} for cell in made["cells"]]
+        return Estimates(facts)
 
     def _ask(
         self,
@@ -726,7 +727,7 @@ class Release:
         **more: Any,
     ) -> Estimates:
         conditions = {
-            name: tuple(map(str, [values] if isinstance(values, Values) else values))
+            name: tuple(map(_written, [values] if isinstance(values, Values) else values))
             for name, values in (where or {}).items()
         }
         question = Question(
@@ -804,24 +805,11 @@ def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> 
     return frame
 
 
-def _of_linked(
-    fit: Callable[[pd.DataFrame], Any],
-    key: str,
-    of_persons: bool,
-    households: pd.DataFrame,
-    persons: pd.DataFrame,
-) -> Any:
-    """A fit to households, or to persons with the columns of their households."""
-    if not of_persons:
-        return fit(households)
-    also = [name for name in households if name in persons and name != key]
-    return fit(persons.merge(households.drop(columns=also), on=key, validate="many_to_one"))
-
-
-def _copy_by_copy(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """The records of each copy, whose number is in the last column."""
-    for _, own in frame.groupby(frame.columns[-1], sort=True):
-        yield own.drop(columns=own.columns[-1]).reset_index(drop=True)
+def _written(value: Values) -> str:
+    """A value as conditions name it: numbers of frames are floats, and their nulls are missing."""
+    if value is None or value != value:
+        return MISSING
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _checked(of: Of) -> Of:
@@ -835,31 +823,6 @@ def _checked(of: Of) -> Of:
     return of
 
 
-def _figures(given: Any, of: Of) -> dict[str, tuple[float, float]]:
-    """By term a figure and its variance, of what a fit gave."""
-    import pandas as pd
-
-    if hasattr(given, "params") and hasattr(given, "bse"):
-        given = given.params, pd.Series(given.bse) ** 2
-    if not isinstance(given, tuple):
-        given = given, None
-    if len(given) != 2 or (given[1] is None and of.endswith("population")):
-        raise QueryError(
-            "The function gives neither a fitted model nor figures with their variances.",
-            where="fit",
-            next_step="Return (figures, variances), or ask for of='records'.",
-        )
-    figures, variances = (
-        each if isinstance(each, pd.Series) else pd.Series(each, dtype=float) for each in given
-    )
-    if given[1] is None:
-        variances = pd.Series(0.0, index=figures.index)
-    if list(figures.index) != list(variances.index):
-        raise QueryError("Figures and variances are not of the same terms.", where="fit")
-    pairs = zip(figures, variances, strict=True)
-    return {str(term): pair for term, pair in zip(figures.index, pairs, strict=True)}
-
-
 def open_release(
     bundle: str | PathLike[str],
     *,
@@ -867,18 +830,18 @@ def open_release(
     keys: Iterable[str | PathLike[str]] = (),
 ) -> Release:
     """Verify a bundle and open it for questions; for arguments see ``statpress.open``."""
-    place = place_of(str(bundle))
-    manifest = verify_place(place)
-    signed_by(place.where, manifest, [read_public_key(Path(key)) for key in keys])
-    if isinstance(place, Folder):
-        return Release(place.where, Path(bundle), manifest, product, None)
+    location = location_of(str(bundle))
+    manifest = verify_location(location)
+    signed_by(location.where, manifest, [read_public_key(Path(key)) for key in keys])
+    if isinstance(location, Folder):
+        return Release(location.where, Path(bundle), manifest, product, None)
     held = tempfile.TemporaryDirectory(prefix="statpress-")
     for name, (size, digest) in files_of(manifest).items():
         if name in ("privacy.json", "datapackage.json") or name.startswith("data/"):
-            content = place.text(name, size) if is_plain(name) else None
+            content = location.text(name, size) if is_plain(name) else None
             if content is None or hashlib.sha256(content).hexdigest() != digest:
-                raise BundleVerificationError(f"{name} was changed.", where=place.where)
+                raise BundleVerificationError(f"{name} was changed.", where=location.where)
             path = Path(held.name, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-    return Release(place.where, Path(held.name), manifest, product, held)
+    return Release(location.where, Path(held.name), manifest, product, held)

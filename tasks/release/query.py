@@ -250,10 +250,10 @@ class Measured:
         try:
             yield
         except NotMeasuredError as error:
-            places = sorted({self.domain.names.index(name) for name in names})
-            pairs = [p for p in itertools.combinations(places, 2) if not self.residuals.holds(p)]
-            words = [" and ".join(self.domain.names[c] for c in pair) for pair in pairs]
-            error.where = "; ".join(words[:5]) or ", ".join(self.domain.names[c] for c in places)
+            pairs = self.not_measured(names)
+            error.where = "; ".join(pairs[:5]) or ", ".join(
+                name for name in self.domain.names if name in names
+            )
             weight = self.stated["weight"]["column"] if weighted else ""
             if weight and not pairs and weight not in names:
                 listed = ", ".join(dict.fromkeys((*names, weight)))
@@ -270,6 +270,15 @@ class Measured:
                 f"{self._otherwise}"
             )
             raise
+
+    def not_measured(self, names: Iterable[str]) -> list[str]:
+        """The pairs of some columns that no noisy table holds, as ``a and b``."""
+        places = sorted({self.domain.names.index(name) for name in names})
+        return [
+            " and ".join(self.domain.names[column] for column in pair)
+            for pair in itertools.combinations(places, 2)
+            if not self.residuals.holds(pair)
+        ]
 
     @property
     def _has_copies(self) -> bool:
@@ -341,7 +350,8 @@ class Copied(Measured):
         return CopiedAnalyses(**fields, confidence=question.confidence, copies=copies, scale=scale)
 
     def facts(self, question: Question) -> dict[str, Any]:
-        return super().facts(question) | {"on_copies": True}
+        named = {*question.columns, *question.of, *question.conditions}
+        return super().facts(question) | {"on_copies": True, "guessed": self.not_measured(named)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,7 +491,7 @@ def _resources(folder: Path) -> list[Mapping[str, Any]]:
         return list(package["resources"])
 
 
-_ABLE = (Marginals.name, LinkedMarginals.name, PlaceTables.name)
+ABLE = (Marginals.name, LinkedMarginals.name, PlaceTables.name)
 
 
 def opened(folder: Path, product: str | None = None, *, verified: bool = False) -> Measured:
@@ -500,7 +510,7 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
         verify_bundle(folder)
     with understood(folder):
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
-        able = [name for name, facts in stated.items() if facts["mechanism"] in _ABLE]
+        able = [name for name, facts in stated.items() if facts["mechanism"] in ABLE]
     name, resources = _chosen(product, able, folder), _resources(folder)
     if stated[name]["mechanism"] == PlaceTables.name:
         places = published_places(folder, name, stated[name], resources)

@@ -36,7 +36,7 @@ from statpress.tasks.ledger.rules import SignedElsewhere, decision_body, decisio
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.release.ledger_check import charge_of_bundle, check_described
-from statpress.tasks.release.run_places import (
+from statpress.tasks.release.runs import (
     BUILDING,
     PREPARED,
     Outcome,

@@ -37,7 +37,7 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home, at_work
 from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext, step
-from statpress.tasks.release.run_places import Outcome, done_before
+from statpress.tasks.release.runs import Outcome, done_before
 from statpress.tasks.source.aggregates import source_of
 from statpress.tasks.source.engine import reader_named
 

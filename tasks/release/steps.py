@@ -62,7 +62,7 @@ from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_cou
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
 from statpress.tasks.release.ledger_check import recomputed, terms_of
-from statpress.tasks.release.run_places import (
+from statpress.tasks.release.runs import (
     Outcome,
     Run,
     beginning,

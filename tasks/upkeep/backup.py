@@ -39,7 +39,7 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home, make_private, replacing
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.review import check_sealed
-from statpress.tasks.release.run_places import PREPARED
+from statpress.tasks.release.runs import PREPARED
 
 _FORMAT = "statpress-backup/1"
 _FACTS, _LEDGER, _DRAWN = "backup.json", "ledger.jsonl", "drawn"

@@ -30,7 +30,7 @@ from statpress.tasks.ledger.accounts import Account, State, Status
 from statpress.tasks.ledger.home_ledger import Kept, open_ledger
 from statpress.tasks.private_zone.folders import Home, at_work, replacing
 from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED
-from statpress.tasks.release.run_places import looks_in_words, unpublished
+from statpress.tasks.release.runs import looks_in_words, unpublished
 from statpress.tasks.upkeep.retention import kept_days, killed, overdue
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from statpress.tasks.ledger.accounts import Charge, Status
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home, at_work, remove_if_abandoned
 from statpress.tasks.private_zone.run_context import RunContext, step
-from statpress.tasks.release.run_places import PREPARED
+from statpress.tasks.release.runs import PREPARED
 
 KEEP_DAYS = "STATPRESS_KEEP_DAYS"
 """Names the setting in the environment."""

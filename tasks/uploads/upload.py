@@ -30,7 +30,7 @@ from statpress.tasks.bundle.manifest import SIGNATURE_NAME as SIGNATURE
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import step
 from statpress.tasks.release.ledger_check import check_bundle
-from statpress.tasks.release.run_places import Uploaded
+from statpress.tasks.release.runs import Uploaded
 
 if TYPE_CHECKING:
     from statpress.configs.upload_targets import Target

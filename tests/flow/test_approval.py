@@ -60,7 +60,7 @@ from statpress.tasks.release.review import (
     waiting,
     write_statement,
 )
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 
 
 def publish(run_id: str, *, home: Home) -> Outcome:

@@ -25,8 +25,8 @@ from statpress.mechanisms.errors import InternalError
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone import folders as claiming
 from statpress.tasks.private_zone import guards
-from statpress.tasks.release import run_places
-from statpress.tasks.release.run_places import PREPARED, open_run
+from statpress.tasks.release import runs
+from statpress.tasks.release.runs import PREPARED, open_run
 from statpress.tasks.source import guarding
 
 HELD = """\
@@ -101,7 +101,7 @@ def signalled_at(number: int, work: Callable[[], None]) -> tuple[str, bool]:
     Returns:
         The line, or "" if there are fewer; and whether the work was interrupted.
     """
-    files = {module.__file__ for module in (run_places, claiming, guards, contextlib)}
+    files = {module.__file__ for module in (runs, claiming, guards, contextlib)}
     lines, hit, before = count(), "", sys.gettrace()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

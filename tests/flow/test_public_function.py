@@ -15,7 +15,7 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.runner import run_release
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.release.run_places import Run
+from statpress.tasks.release.runs import Run
 
 PRODUCTS = """\
 products:

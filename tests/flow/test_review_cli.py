@@ -22,7 +22,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.entries import public_text
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 
 REFUSED = exit_codes()["ApprovalError"]
 

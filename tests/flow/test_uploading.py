@@ -24,7 +24,7 @@ from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.review import decide
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 from statpress.tasks.uploads.upload import Bundle
 
 TARGETS = "targets: [{s3: s3://bucket/a}, {s3: s3://bucket/b}]"

@@ -289,6 +289,13 @@ def test_differences_of_shares_are_told_alike_everywhere(
     assert "happy = pretty happy or very happy" in run(
         capsys, "query", str(bundle), "--difference", *two
     )
+    words = ("query", str(bundle), "--difference", "prestige", "--by", "happy")
+    based = json.loads(run(capsys, *words, "--base", "very happy", "--json"))["cells"]
+    wanted = release.difference("prestige", by="happy", base="very happy")
+    assert based == [{**cell} for cell in wanted.facts["cells"]]
+    assert [cell["values"]["happy"] for cell in based] == ["not too happy", "pretty happy"]
+    with pytest.raises(QueryError, match="Only differences have a base"):
+        run(capsys, "query", str(bundle), "--mean", "prestige", "--by", "happy", "--base", "x")
     with pytest.raises(QueryError, match="no cell 'merry'"):
         release.difference("happy", by="female", values="merry")
 
@@ -313,7 +320,10 @@ def test_a_regression_on_copies_is_combined_by_rubin(
     words = ("regress", str(bundle), formula, "--copies", "--population")
     facts = json.loads(run(capsys, *words, "--json"))
     assert [cell["estimate"] for cell in facts["cells"]] == made["estimate"].tolist()
-    assert "by Rubin's rule" in run(capsys, *words)
+    said = run(capsys, *words)
+    assert "by Rubin's rule" in said
+    assert re.search(r"[0-9.]+% of the records of the copies have no educ and are left out", said)
+    assert "beyond their pairs is mostly a guess" in said
     with pytest.raises(NotMeasuredError):
         release.regress(formula)
     with pytest.raises(QueryError, match="cannot be told apart"):
@@ -341,6 +351,13 @@ def test_questions_are_answered_on_copies(bundle: Path, capsys: pytest.CaptureFi
     assert facts["cells"][0]["estimate"] == made.value
     counts = release.on_copies.table("region", "female", "happy").frame()
     assert counts["estimate"].sum() == pytest.approx(17_137)
+    found = {float: release.table(where={"educ": 12.0}), str: release.table(where={"educ": "12"})}
+    assert found[float].value == found[str].value
+    for null in (None, float("nan")):
+        assert (
+            release.table(where={"educ": null}).value
+            == release.table(where={"educ": "missing"}).value
+        )
     missing = release.on_copies.table("educ").frame().set_index("educ")["estimate"]["missing"]
     assert missing == pytest.approx(release.copies()["educ"].isna().sum() / 10)
 

@@ -15,7 +15,7 @@ from statpress.flows.runner import run_due, run_release
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
 from statpress.tasks.private_zone.workers import Parallel
-from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.release.runs import Outcome
 
 
 def monthly(agency: Any, first: str, more: str = "") -> None:

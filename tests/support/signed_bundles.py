@@ -16,8 +16,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from statpress.tasks.bundle.locations import Folder, Location, WebPrefix, ZipFile
 from statpress.tasks.bundle.manifest import FACTS, seal_and_sign
-from statpress.tasks.bundle.places import Folder, Place, WebPrefix, ZipFile
 
 PUBLISHER = Ed25519PrivateKey.from_private_bytes(b"p" * 32)
 FOREIGN = Ed25519PrivateKey.from_private_bytes(b"f" * 32)
@@ -91,19 +91,19 @@ def served(
 
 
 @contextmanager
-def as_folder(folder: Path) -> Iterator[Place]:
+def as_folder(folder: Path) -> Iterator[Location]:
     """The bundle as it is."""
     yield Folder(folder)
 
 
 @contextmanager
-def as_zip(folder: Path) -> Iterator[Place]:
+def as_zip(folder: Path) -> Iterator[Location]:
     """The bundle in a zip file."""
     yield ZipFile(zipped(folder))
 
 
 @contextmanager
-def as_prefix(folder: Path) -> Iterator[Place]:
+def as_prefix(folder: Path) -> Iterator[Location]:
     """The bundle on a web server."""
     with served(folder) as address:
         yield WebPrefix(address)

@@ -296,7 +296,7 @@ def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) ->
             return datetime.datetime(next(years), 1, 1, tzinfo=tz)
 
     monkeypatch.setattr("statpress.tasks.ledger.ledger.datetime", Clock)
-    monkeypatch.setattr("statpress.tasks.release.run_places.datetime.datetime", Clock)
+    monkeypatch.setattr("statpress.tasks.release.runs.datetime.datetime", Clock)
     runs = [quick.run() for _ in range(2)]
     assert kinds(quick) == ["look", "charge", "draw", "publish"] * 2
     dates = [entry.body["created"] for entry in quick.entries()[1:]]

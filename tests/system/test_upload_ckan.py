@@ -21,7 +21,7 @@ from requirements import needed
 
 from statpress.configs.upload_targets import CkanTarget
 from statpress.mechanisms.errors import UploadError
-from statpress.tasks.release.run_places import Uploaded
+from statpress.tasks.release.runs import Uploaded
 from statpress.tasks.uploads.ckan import NEWEST, extra
 from statpress.tasks.uploads.upload import Bundle, read_bundle, send, store_of
 

@@ -27,7 +27,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.export import head_line, read_head
-from statpress.tasks.release.run_places import Uploaded
+from statpress.tasks.release.runs import Uploaded
 from statpress.tasks.source import lakes
 from statpress.tasks.uploads import s3
 from statpress.tasks.uploads.heads import destination, send_head

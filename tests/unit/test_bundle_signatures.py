@@ -12,6 +12,7 @@ import pytest
 from signed_bundles import FOREIGN, PLACES, PUBLISHER, facts, make_bundle
 
 from statpress.mechanisms.errors import BundleVerificationError, SignatureError
+from statpress.tasks.bundle.locations import Folder
 from statpress.tasks.bundle.manifest import (
     MANIFEST_NAME,
     SIGNATURE_FORMAT,
@@ -21,11 +22,10 @@ from statpress.tasks.bundle.manifest import (
     seal_and_sign,
     signed_by,
     verify_bundle,
-    verify_place,
+    verify_location,
     write_signature,
 )
 from statpress.tasks.bundle.manifest import SIGNATURE_NAME as SIGNATURE
-from statpress.tasks.bundle.places import Folder
 from statpress.tasks.ledger.entries import (
     checkpoint_statement,
     fingerprint,
@@ -46,7 +46,7 @@ def bundle(tmp_path: Path) -> Path:
 def flawed(bundle: Path, place: str = "folder") -> str:
     """What verifying says is wrong."""
     with PLACES[place](bundle) as found, pytest.raises(BundleVerificationError) as caught:
-        verify_place(found)
+        verify_location(found)
     return caught.value.what
 
 
@@ -60,7 +60,7 @@ def sign_again(bundle: Path, **changes: Any) -> None:
 def test_a_whole_bundle_verifies_and_says_who_signed_it(bundle: Path, place: str) -> None:
     ours, theirs = public_text(PUBLISHER), public_text(FOREIGN)
     with PLACES[place](bundle) as found:
-        manifest = verify_place(found)
+        manifest = verify_location(found)
     assert manifest["signer"] == ours and SIGNATURE not in str(manifest["files"])
     known = {"public_key": ours, "fingerprint": fingerprint(ours)}
     assert signed_by("-", manifest, [theirs, ours]) == known | {"trusted": True}
@@ -72,7 +72,7 @@ def test_a_whole_bundle_verifies_and_says_who_signed_it(bundle: Path, place: str
 @pytest.mark.parametrize("place", PLACES)
 def test_a_bundle_without_a_signature_is_no_signed_one(tmp_path: Path, place: str) -> None:
     with PLACES[place](make_bundle(tmp_path / "plain", None)) as found:
-        manifest = verify_place(found)
+        manifest = verify_location(found)
     assert manifest["format"] == "statpress-bundle/2"
     assert signed_by("-", manifest, []) is None
     with pytest.raises(SignatureError, match="nobody"):
@@ -234,7 +234,7 @@ def test_a_server_says_nothing_of_files_that_nobody_asks_for(bundle: Path) -> No
     _add(bundle)
     with PLACES["prefix"](bundle) as found:
         assert not found.lists
-        verify_place(found)
+        verify_location(found)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -308,7 +308,7 @@ def test_a_verifier_that_does_not_look_at_the_signature_would_take_a_forgery(
     monkeypatch.setattr(
         "statpress.tasks.bundle.manifest.signature_at", lambda place, manifest: None
     )
-    verify_place(Folder(bundle))
+    verify_location(Folder(bundle))
 
 
 def test_the_fingerprint_is_that_of_the_der_form() -> None:

@@ -31,7 +31,7 @@ from statpress.tasks.ledger.entries import MEASURES, Entry, Loss, entry_hash, pu
 from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
-from statpress.tasks.release.run_places import left_in_words
+from statpress.tasks.release.runs import left_in_words
 
 MONTHS = [
     str(SeriesPeriod.at(24_311 + number, "month")) for number in range(6)

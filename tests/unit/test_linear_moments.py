@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +165,23 @@ def test_the_ends_of_a_set_are_where_it_holds_no_value_any_more() -> None:
         assert not made.holds(j, upper + reach, 0.95)
         wald = made.intervals(0.95)[j]
         assert upper - lower == pytest.approx(wald.upper - wald.lower, rel=0.05)
+
+
+@pytest.mark.parametrize(("last", "end"), [(1.5, 14.1), (math.pi / 2, math.inf)])
+def test_an_end_beyond_the_search_is_infinite(
+    last: float, end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set may hold all values that are tried, and not the one at infinity."""
+    made = LeastSquares.of(measured(), number(2), REGRESSORS)
+
+    def minimum(*of: Any, **rest: Any) -> tuple[float, None]:
+        return (0.0 if abs(of[2]) < last else 99.0), None
+
+    monkeypatch.setattr(LeastSquares, "_minimum", minimum)
+    lower, upper = made.limits(1, 0.95)
+    centre, reach = made.estimates()[1], made.errors()[1, 1] ** 0.5
+    assert (upper - centre) / reach == pytest.approx(end, rel=0.01)
+    assert (centre - lower) / reach == pytest.approx(end, rel=0.01)
 
 
 def test_the_slope_of_the_statistic_is_that_of_differences() -> None:

@@ -127,6 +127,6 @@ def test_a_reader_is_told_how_much_too_short_naive_intervals_are() -> None:
     ]
     words = module.too_short_in_words(rows)
     assert "1.9 times for shares of two columns (1.2 to 3.0)" in words
-    assert "3.5 times for slopes of regressions (2.0 to 5.1)" in words
+    assert "3.5 times for slopes of one number on another (2.0 to 5.1)" in words
     assert "slopes" not in module.too_short_in_words(rows[:1])
     assert module.too_short_in_words(rows[3:]) == module.too_short_in_words([{}]) == ""

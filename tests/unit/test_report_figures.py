@@ -42,7 +42,7 @@ from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.count_product import table_blocks
 from statpress.tasks.products.distributions import Distribution, cell_names, places
 from statpress.tasks.products.function_product import noise_sd
-from statpress.tasks.products.marginal_product import _pairs
+from statpress.tasks.products.marginal_product import _pairs, list_of_pairs
 from statpress.tasks.products.product_kind import ReportPart
 from statpress.tasks.products.published_counts import EstimatedTable
 from statpress.tasks.release.entropy import SeededRandomness
@@ -146,7 +146,7 @@ def test_a_relation_weaker_than_its_noise_is_not_said_to_be_none() -> None:
     said = str(section.blocks)
     assert f"{found:.2f}" in said
     assert "nothing but noise" not in said
-    assert "weaker than its noise" in said
+    assert "lost in its noise" in said
 
 
 def test_cells_are_named_as_a_person_reads_them() -> None:
@@ -283,6 +283,22 @@ def test_a_pair_of_which_the_records_hold_nothing_is_not_among_the_strongest() -
     shown = [str(block) for block in section("measured").blocks]
     assert any("The pairs most strongly related" in block for block in shown)
     assert len(section("shrunk away").blocks) == len(section("measured").blocks) - 2
+
+
+def test_every_pair_that_is_lost_is_called_so_and_comes_last() -> None:
+    """A pair may be measured, and its relation not clear of its noise."""
+    facts = [("x", "weak", 0.02), ("y", "lost", 0.3), ("z", "strong", 0.4)]
+    rows = [
+        {"column_1": "a", "column_2": other, "relation": "measured", "kept": kept,
+         "standard_error": 9.0}
+        for other, kept, _ in facts
+    ]  # fmt: skip
+    strengths = {("a", other): known for other, _, known in facts}
+    listed = list_of_pairs("p", rows, strengths).rows
+    assert [row[1] for row in listed] == ["z", "x", "y"]
+    assert [row[2] for row in listed] == ["measured", "measured", "measured; lost in its noise"]
+    said = str(_pairs("p", rows, {}, {}, []).blocks[0])
+    assert "how those are related that are lost in their noise: a and y." in said
 
 
 def test_charts_can_be_folded_away() -> None:

@@ -29,7 +29,7 @@ from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, combine
 from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.weighted_sums import Weights
-from statpress.tasks.release.formulas import fitted
+from statpress.tasks.release.combining import fitted
 
 N = 3000
 RNG = np.random.default_rng(3)

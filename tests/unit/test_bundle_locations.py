@@ -29,16 +29,16 @@ from signed_bundles import make_bundle, served, zipped
 from statpress.flows.cli import app
 from statpress.flows.cli.bundle_commands import verify
 from statpress.mechanisms.errors import BundleFetchError, BundleVerificationError, StatpressError
+from statpress.tasks.bundle import locations
 from statpress.tasks.bundle import manifest as manifest_module
-from statpress.tasks.bundle import places
+from statpress.tasks.bundle.locations import Pace, WebPrefix, ZipFile, location_of
 from statpress.tasks.bundle.manifest import (
     MANIFEST_NAME,
     seal_and_sign,
     verify_bundle,
-    verify_place,
+    verify_location,
 )
 from statpress.tasks.bundle.manifest import SIGNATURE_NAME as SIGNATURE
-from statpress.tasks.bundle.places import Pace, WebPrefix, ZipFile, place_of
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def bundle(tmp_path: Path) -> Path:
 def refused(path: Path) -> str:
     """What is wrong with a zip file."""
     with pytest.raises(BundleVerificationError) as caught:
-        verify_place(ZipFile(path))
+        verify_location(ZipFile(path))
     return caught.value.what
 
 
@@ -60,7 +60,7 @@ def refused(path: Path) -> str:
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_files_lie_at_the_top_or_in_one_folder(bundle: Path, top: str, method: int) -> None:
     path = zipped(bundle, top, compression=method)
-    assert verify_place(place_of(str(path))) == verify_bundle(bundle)
+    assert verify_location(location_of(str(path))) == verify_bundle(bundle)
 
 
 def test_a_zip_that_was_streamed_is_read(bundle: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_zip_that_was_streamed_is_read(bundle: Path) -> None:
             archive.writestr(file.relative_to(bundle).as_posix(), file.read_bytes())
     path = bundle.with_suffix(".zip")
     path.write_bytes(pipe.content)
-    verify_place(ZipFile(path))
+    verify_location(ZipFile(path))
     path.write_bytes(b"x" + pipe.content)
     assert "besides its entries" in refused(path)
 
@@ -137,7 +137,7 @@ def test_a_zip_of_two_readings_is_refused(bundle: Path, change: Callable[[bytes]
     path = zipped(bundle)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(BundleVerificationError):
-        verify_place(place_of(str(path)))
+        verify_location(location_of(str(path)))
 
 
 def test_an_entry_that_the_list_leaves_out_is_found(bundle: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_list_that_only_some_readers_see_is_refused(bundle: Path) -> None:
         path.write_bytes(files + listed + wide + end)
 
     written(last[:8] + b"\xff" * 4 + last[12:])  # what it leaves to the other
-    verify_place(ZipFile(path))
+    verify_location(ZipFile(path))
     for end in (last, last[:16] + struct.pack("<LH", start - 46, 0)):
         written(end)
         assert "besides its entries" in refused(path)
@@ -224,7 +224,7 @@ def test_nothing_hides_behind_compressed_bytes(bundle: Path, name: str) -> None:
             archive.start_dir = archive.fp.tell()  # type: ignore[union-attr]
 
     pack(b"")
-    verify_place(ZipFile(path))
+    verify_location(ZipFile(path))
     pack(hidden.getvalue()[:end])
     assert unpacked(path)[name] == files[name].read_bytes()
     assert name in refused(path)
@@ -237,7 +237,7 @@ def test_a_flipped_byte_is_found_or_changes_nothing_that_is_unpacked(bundle: Pat
     for at in range(0, len(content), 5):
         path.write_bytes(content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :])
         try:
-            verify_place(ZipFile(path))
+            verify_location(ZipFile(path))
         except BundleVerificationError:
             found += 1
         else:
@@ -275,7 +275,7 @@ def test_a_list_of_entries_without_end_is_not_read(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = zipped(bundle)
-    monkeypatch.setattr(places, "_INDEX", 100)
+    monkeypatch.setattr(locations, "_INDEX", 100)
     assert refused(path) == "The zip file is damaged."
 
 
@@ -288,7 +288,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fetched(address: str, **how: Any) -> dict[str, Any]:
-    return verify_place(WebPrefix(address, **how))
+    return verify_location(WebPrefix(address, **how))
 
 
 def _status(code: int, **headers: str) -> Callable[[Any], bool]:
@@ -309,7 +309,7 @@ def _status(code: int, **headers: str) -> Callable[[Any], bool]:
 @pytest.mark.parametrize("ending", ["", "/", "/manifest.json"])
 def test_an_address_may_end_as_it_likes(published: Path, ending: str) -> None:
     with served(published.parent) as address:
-        manifest = verify_place(place_of(f"{address}first{ending}"))
+        manifest = verify_location(location_of(f"{address}first{ending}"))
     assert manifest == verify_bundle(published)
 
 
@@ -440,7 +440,7 @@ def test_a_silent_server_is_not_waited_for(published: Path) -> None:
         pytest.raises(BundleFetchError, match="did not answer in time"),
     ):
         fetched(address, timeout=0.1)
-    assert 10 <= places.TIMEOUT <= 120
+    assert 10 <= locations.TIMEOUT <= 120
 
 
 DRIPS = {
@@ -617,7 +617,7 @@ def test_a_fetch_ends_however_fast_the_server_sends(
         clock[0] += 1200
         return False
 
-    pace = Pace(seconds=10**6, total=places.MOST_SECONDS)
+    pace = Pace(seconds=10**6, total=locations.MOST_SECONDS)
     with (
         served(published, answer) as address,
         pytest.raises(BundleFetchError, match=r"the bundle takes longer than 3,600 seconds"),
@@ -633,8 +633,8 @@ def test_the_command_bounds_what_it_fetches(published: Path) -> None:
             with pytest.raises(BundleFetchError):
                 app(["verify", address, option, "0"], exit_on_error=False)
     defaults = inspect.signature(verify).parameters
-    assert defaults["max_bytes"].default == places.MOST_BYTES
-    assert defaults["max_seconds"].default == places.MOST_SECONDS
+    assert defaults["max_bytes"].default == locations.MOST_BYTES
+    assert defaults["max_seconds"].default == locations.MOST_SECONDS
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -692,7 +692,7 @@ def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
 )
 def test_addresses_that_no_bundle_has_are_refused(address: str) -> None:
     with pytest.raises(BundleVerificationError) as caught:
-        place_of(address)
+        location_of(address)
     assert "word" not in str(caught.value).replace("password", "")
 
 

@@ -64,7 +64,7 @@ class Source(Protocol):
         """At most so many bytes; none at the end."""
 
 
-class Place(Protocol):
+class Location(Protocol):
     """A bundle to be verified.
 
     Attributes:
@@ -91,7 +91,7 @@ class Place(Protocol):
         """
 
     def flaw(self, manifest: str, statement: str) -> tuple[str, str]:
-        """What is wrong with a place without a manifest, and the next step; or two blanks.
+        """What is wrong where no manifest is, and the next step; or two blanks.
 
         Args:
             manifest: The file that is missing.
@@ -664,8 +664,8 @@ def _reason(error: Exception) -> str:
     return f"no valid answer ({type(error).__name__})"
 
 
-def place_of(bundle: str, *, most: int = MOST_BYTES, seconds: float = MOST_SECONDS) -> Place:
-    """The place of a bundle: a folder, a zip file, or the files below a web address.
+def location_of(bundle: str, *, most: int = MOST_BYTES, seconds: float = MOST_SECONDS) -> Location:
+    """Where a bundle lies: a folder, a zip file, or the files below a web address.
 
     Args:
         bundle: Path or address.
