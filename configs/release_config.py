@@ -76,6 +76,11 @@ class UnitColumn(Section):
     max_records: Count = Field(
         description="Records of a unit that are used, chosen at random; it is padded to as many."
     )
+    expected_records: Count | None = Field(
+        default=None,
+        description="About how many of them all units have together, by what is public anyway. "
+        "Plans go by it; else they take every unit to have max_records.",
+    )
 
 
 def _unit_form(value: Any) -> str:
@@ -227,6 +232,7 @@ class PrivacyConfig(Section):
                 max_records=self.unit.max_records,
                 n_units=size,
                 size=origin,
+                expected_records=self.unit.expected_records,
             )
         return Privacy(adjacency=self.adjacency, unit=self.unit, n_records=size, size=origin)
 

@@ -352,7 +352,7 @@ class Kind:
 
     def expected_error(self, mechanism: Mechanism, target: Target) -> ExpectedError:
         """The expected error by which a mechanism at fixed parameters is compared."""
-        return mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
+        return stated_error(mechanism, target)
 
     def check_further(self, further: Any, domain: Domain, nulls: bool) -> None:
         """Refuse what cannot be published besides.
@@ -447,6 +447,8 @@ class Target:
         domain: The product's columns, for mechanisms that go by their values.
         adjacency: The neighbouring relation, which only mechanisms that list it among their
             ``adjacencies`` need to heed.
+        expected_records: About how many of the records are there, the others being absent; None
+            if nothing is known of it.
     """
 
     epsilon: float = 0.0
@@ -460,6 +462,12 @@ class Target:
     shape: tuple[int, ...] = ()
     domain: Domain | None = None
     adjacency: Adjacency = Adjacency.REPLACE_ONE
+    expected_records: int | None = None
+
+    @property
+    def n_there(self) -> int:
+        """About how many records are there, as far as it is known."""
+        return self.expected_records or self.n_records
 
     @property
     def frame(self) -> dict[str, int]:
@@ -618,6 +626,13 @@ Needs = Literal["joint", "columns"]
 """What a mechanism is given of the count: a contingency table, or coded columns."""
 
 
+def stated_error(mechanism: Mechanism, target: Target) -> ExpectedError:
+    """The expected error that a mechanism states of itself, from public quantities only."""
+    stated: Callable[..., ExpectedError] = mechanism.expected_error
+    there = {"there": target.n_there} if getattr(mechanism, "counts_those_there", False) else {}
+    return stated(n_records=target.n_records, n_cells=target.n_cells, **there)
+
+
 class Mechanism(Protocol):
     """A mechanism at fixed parameters.
 
@@ -629,7 +644,9 @@ class Mechanism(Protocol):
     ``columns`` is given coded columns (mechanisms.domain.contingency_table) and serves products
     with any number of columns. One that serves other neighbouring relations than replace-one lists
     all of them in a class attribute ``adjacencies``; it is calibrated for that of its target, and
-    its ``total`` estimates the number of records from a release.
+    its ``total`` estimates the number of records from a release. One whose expected errors go by
+    the records that are there, and not by those that units may have, ``counts_those_there``: its
+    ``expected_error`` takes ``there``, about how many they are.
     """
 
     name: ClassVar[str]

@@ -104,6 +104,8 @@ class Privacy:
             to plan by, which no count depends on.
         unit_records: Records that one unit contributes, c.
         size: Where ``n_records`` comes from.
+        expected_records: About how many of the records are there, where units may have fewer than
+            ``unit_records``: public, and only planned by. None if nothing is known of it.
     """
 
     adjacency: Adjacency
@@ -111,6 +113,7 @@ class Privacy:
     n_records: int
     unit_records: int = 1
     size: Size = Size.DECLARED
+    expected_records: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))  # not its text
@@ -131,6 +134,7 @@ class Privacy:
         max_records: int,
         n_units: int,
         size: Size = Size.DECLARED,
+        expected_records: int | None = None,
     ) -> Privacy:
         """The frame where a column names every record's unit (mechanisms/README.md, section 8).
 
@@ -144,12 +148,24 @@ class Privacy:
             raise RecordsError("max_records and n_units must be at least 1.", where="unit")
         if max_records * n_units >= _TOO_MANY:
             raise RecordsError("max_records times n_units must be below 2**62.", where="n_units")
+        if expected_records is not None and size is Size.FROM_SOURCE:  # as near as can be
+            expected_records = min(max(expected_records, n_units), max_records * n_units)
+        if (
+            expected_records is not None
+            and not n_units <= expected_records <= max_records * n_units
+        ):
+            raise RecordsError(
+                f"{n_units:,} units have at least as many records, and at most "
+                f"{max_records * n_units:,} that are used.",
+                where="privacy.unit.expected_records",
+            )
         return cls(
             adjacency=adjacency,
             unit=f"column {column}",
             n_records=max_records * n_units,
             unit_records=max_records,
             size=size,
+            expected_records=expected_records,
         )
 
     @property
@@ -161,7 +177,7 @@ class Privacy:
         """The frame of tables over a domain: one without an absent cell counts units."""
         if domain.absent:
             return self
-        return replace(self, n_records=self.n_units, unit_records=1)
+        return replace(self, n_records=self.n_units, unit_records=1, expected_records=None)
 
     @property
     def words(self) -> str:

@@ -385,6 +385,7 @@ class PairEstimate(MomentsEstimate):
         origin: For a regression: the predictor 0 is at x = -origin.
     """
 
+    counts_those_there: ClassVar[bool] = True
     name: ClassVar[str] = "pair_moments"
     citations: ClassVar[tuple[Citation, ...]] = (
         BALLE_WANG.at("Theorem 8"),
@@ -491,8 +492,11 @@ class PairEstimate(MomentsEstimate):
             return pair.variance_limits(self.terms.confidence)
         return sets.lower, sets.upper
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+    def expected_error(
+        self, *, n_records: int, n_cells: int, there: int | None = None
+    ) -> ExpectedInterval:
         """The widths at the expected moments of records spread evenly, independent columns."""
+        n_records = there or n_records
         scales, derived = self.terms.scales, self._derived(n_records)
         widths = self._widths(n_records, guaranteed=self.guaranteed)
         known = self._even(n_records).known

@@ -416,6 +416,7 @@ class Marginals:
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
     needs: ClassVar[Needs] = "columns"
+    counts_those_there: ClassVar[bool] = True
     adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     drawn_records: ClassVar[None] = None
     published_as: ClassVar[str] = "microdata_by_marginals"
@@ -461,7 +462,7 @@ class Marginals:
         mu, always = target.largest_mu(), _always_of(knobs.weight, target.domain)
         screened = _is_screened(knobs, groups, always)
         candidates = _candidates(knobs, sizes, groups)
-        n, moved = target.n_records, target.adjacency.moved
+        n, moved = target.n_there, target.adjacency.moved
         effective = _effective(mu, target.unit_records, target.adjacency)
         position, triples = _target_of(knobs, target.domain), 0.0
         emphasis = _emphasis(position, always)
@@ -643,13 +644,15 @@ class Marginals:
         chosen = 3 if self.shares.triples else 1
         return max([chosen, *(len(group) for group, _ in self.groups)])
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedMarginals:
+    def expected_error(
+        self, *, n_records: int, n_cells: int, there: int | None = None
+    ) -> ExpectedMarginals:
         return ExpectedMarginals.of(
             self.sizes,
             towards(self.groups, self.emphasis),
             self.shares,
             mu=_effective(self.mu, self.unit_records, self.adjacency),
-            n_records=n_records,
+            n_records=there or n_records,
             published=self.records or n_records,
             moved=self.adjacency.moved,
             known=[group for group in self.known if len(group) == 2],

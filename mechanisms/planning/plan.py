@@ -29,7 +29,14 @@ from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy
-from statpress.mechanisms.mechanism import MOST_NOISE, TYPICAL_ASSOCIATION, Kind, Mechanism, Target
+from statpress.mechanisms.mechanism import (
+    MOST_NOISE,
+    TYPICAL_ASSOCIATION,
+    Kind,
+    Mechanism,
+    Target,
+    stated_error,
+)
 from statpress.mechanisms.planning.charges import charged, exact_sum
 from statpress.mechanisms.planning.choice import Budget, Choice, ProductRequest
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
@@ -145,8 +152,7 @@ class PlannedProduct(Generic[M]):
         """
         if self.choice is not None:
             return self.compared_error
-        n_records, n_cells = self.target.n_records, self.target.n_cells
-        return self.mechanism.expected_error(n_records=n_records, n_cells=n_cells)
+        return stated_error(self.mechanism, self.target)
 
     @functools.cached_property
     def expected_error(self) -> Any:

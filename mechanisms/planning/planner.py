@@ -105,6 +105,7 @@ def plan_release(
             shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
             domain=own,
             adjacency=privacy.adjacency,
+            expected_records=privacy.counting(own).expected_records,
         )
         for own in domains
     ]

@@ -157,7 +157,7 @@ def pair_total_variation(
     if domain.n_possible > MOST_SIMULATED:
         return None
     simulated: Any = mechanism  # frozen, so that results can be kept
-    return _simulated(simulated, domain, target.n_records)
+    return _simulated(simulated, domain, target.n_there)
 
 
 def _domain(target: Target) -> Domain:

@@ -193,7 +193,7 @@ def _column_of_field(
     extent, cells, outside, lowest = _FORMS[kind](declared)
     missing = "They have a cell of their own, and show as null, which is an empty field in CSV."
     if not declared.get("missing"):
-        missing = f"They have no cell; if the checks of `config.yaml` allow any, {lowest}."
+        missing = f"They have no cell; if the checks of `config.yaml` let any pass, {lowest}."
     labels = {
         _text(each["value"]): each["label"]
         for each in (*field.get("categories", ()), *field.get("special", ()))
@@ -239,7 +239,7 @@ def _categories_of_field(declared: Mapping[str, Any]) -> _Form:
     outside = other or ("missing" if declared["missing"] else first)
     counted = f"A value that is not listed counted as {outside}."
     if not other:
-        allowed = "if the checks of `config.yaml` allow any"
+        allowed = "if the checks of `config.yaml` let any pass"
         counted = f"A value that is not listed, {allowed}, counted as {outside}."
     return (
         "",

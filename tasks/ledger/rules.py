@@ -411,8 +411,8 @@ def check_terms(account: Account, body: Body) -> None:
         raise PolicyMismatchError(
             f"The charge differs from the registration: {', '.join(other)}.",
             where=f"dataset {account.dataset!r}",
-            next_step="Make the config agree with 'statpress ledger show'; a registration never "
-            "changes, so where that is wrong register the dataset under another name.",
+            next_step="Make the config agree with 'statpress ledger show'. A registration never "
+            "changes, since what was spent under it would be told in other terms.",
         )
 
 

@@ -426,7 +426,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
                 "Each interval is about the population of which the records are a sample. It "
                 "allows for two errors at once: that only a sample was asked, and the noise of "
                 "this release. Of 100 such releases, about as many intervals hold the true value "
-                "as the level says.",
+                f"as the level says. {_MIDDLES}",
                 *([_COUNTS_ONE[stated["per"]]] if stated.get("per") else ()),
             ]
         )
@@ -446,10 +446,14 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         return ReportPart(_WORDS, Section(anchor, name, blocks), _typical(rows))
 
 
+_MIDDLES = (
+    "Values are those of the declared cells, a number the middle of its own: what wide cells hide "
+    "is in no interval."
+)
 _INTERVALS = (
     "**Intervals** are for the population of which the records are a sample of "
     "independent ones, and hold both the sampling error and the noise. The confidential "
-    "records themselves would give the estimate but for the noise. Where `valid` is "
+    f"records themselves would give the estimate but for the noise. {_MIDDLES} Where `valid` is "
     "false, too little was released for an approximation, and the interval is as wide as "
     "it can be. An interval is `approximate` where populations with rare values may be "
     "covered less often, `guaranteed` where it covers every population within the bounds "

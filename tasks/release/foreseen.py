@@ -245,9 +245,42 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
             " shares are half as large again as stated, and with half as many more a third smaller."
             " The number of synthetic records is that of the noisy counts."
         )
-    return found + disclosures(plan)
+    if plan.privacy.unit_records > 1 and plan.privacy.expected_records is None:
+        found.append(
+            f"Expected errors and verdicts are for units with {plan.privacy.unit_records} records "
+            "each, as many as they may have. Should they have one each, errors of shares and means "
+            f"are up to {plan.privacy.unit_records} times as large. Say about how many records all "
+            "units have, by what is public: 'expected_records' under privacy.unit."
+        )
+    return [*found, *_of_noisy_checks(release, plan), *disclosures(plan)]
 
 
+def _of_noisy_checks(release: Release, plan: Plan) -> Iterator[str]:
+    """What noisy checks let pass, and what they find after the charge only."""
+    if plan.gate is None:
+        return
+    margin: int = plan.gate.mechanism.margin
+    records = plan.privacy.expected_records or plan.privacy.n_units
+    if margin > _LOOSE * records:
+        yield (
+            f"Noisy checks let up to {margin:,} records pass above what is allowed, of perhaps no "
+            f"more than {records:,}: as many may have a category that is not declared, and count "
+            "as the first. Give such columns 'other: true', raise 'gate.share', and read the noisy "
+            "counts in the curator log before the release is published."
+        )
+    config = release.config
+    sources = (
+        [table.source for table in config.tables.values()] if config.tables else [config.source]
+    )
+    if any(getattr(each, "form", "") == "csv" for each in sources):
+        yield (
+            "Noisy checks find a wrong 'decimal', 'thousands' or 'date_format' of a CSV file after "
+            "the charge, which stays: compare them with the file's description first."
+        )
+
+
+_LOOSE = 0.1
+"""Share of the records from which the margin of noisy checks is told."""
 _GRACE = {
     "mostly_independent": " If the ledger has charged this config before, it is only warned, "
     "until the next version."

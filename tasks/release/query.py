@@ -265,11 +265,22 @@ class Measured:
                 )
                 raise
             error.next_step = (
-                f"Ask about columns that were measured together: see {self.listing}. Another "
-                "release measures those that its config names under 'pairs' or 'groups'."
-                f"{self._otherwise}"
+                f"{self._elsewhere(names)}Ask about columns that were measured together: see "
+                f"{self.listing}. Another release measures those that its config names under "
+                f"'pairs' or 'groups'.{self._otherwise}"
             )
             raise
+
+    def _elsewhere(self, names: Sequence[str]) -> str:
+        """The tables of the release that have all these columns, in words; blank if none has."""
+        stated = json.loads((self.folder / "privacy.json").read_text(encoding="utf-8"))["products"]
+        paths = [
+            f"data/{found.name}"
+            for name, facts in stated.items()
+            if facts["kind"] == "table" and {*names} <= {*facts["columns"]}
+            if (found := written_file(self.folder, name)) is not None
+        ]
+        return f"They are in {' and '.join(paths)}, with standard errors. " if paths else ""
 
     def not_measured(self, names: Iterable[str]) -> list[str]:
         """The pairs of some columns that no noisy table holds, as ``a and b``."""
@@ -511,7 +522,8 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
     with understood(folder):
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         able = [name for name, facts in stated.items() if facts["mechanism"] in ABLE]
-    name, resources = _chosen(product, able, folder), _resources(folder)
+        tables = {name for name, facts in stated.items() if facts["kind"] == "table"}
+    name, resources = _chosen(product, able, tables, folder), _resources(folder)
     if stated[name]["mechanism"] == PlaceTables.name:
         places = published_places(folder, name, stated[name], resources)
         return MeasuredPlaces.of(folder, name, stated[name], places)
@@ -714,8 +726,8 @@ def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return conditions
 
 
-def _chosen(wanted: str | None, able: Sequence[str], folder: Path) -> str:
-    """The name of the product that answers."""
+def _chosen(wanted: str | None, able: Sequence[str], tables: set[str], folder: Path) -> str:
+    """The name of the product that answers; of others tables are what a reader may mean."""
     if wanted is None and len(able) == 1:
         return able[0]
     if wanted is not None and wanted in able:
@@ -728,10 +740,12 @@ def _chosen(wanted: str | None, able: Sequence[str], folder: Path) -> str:
             " tables are in data/, each with its standard error.",
         )
     problem = f"The product '{wanted}' cannot" if wanted else "It is not clear which product should"
+    found = written_file(folder, wanted) if wanted in tables else None
+    own = "" if found is None else f"Its figures with their errors are in data/{found.name}. "
     raise QueryError(
         f"{problem} answer questions.",
         where=str(folder),
-        next_step=f"Products that can, by --product: {', '.join(able)}.",
+        next_step=f"{own}Products that can, by --product: {', '.join(able)}.",
     )
 
 

@@ -23,7 +23,7 @@ WEAKER = {
     ),
     "a second account": re.compile(
         rf"{DO}[^.;]*\b(?:another|second|new|other|further) (?:account|name for the dataset)"
-        r"|give --also-in|choose another name",
+        r"|give --also-in|choose another name|dataset under another name",
         re.IGNORECASE,
     ),
     "unreadable data": re.compile(
@@ -90,6 +90,7 @@ def test_no_next_step_of_a_kind_of_error_does() -> None:
         ("Use the account, or choose another name.", "a second account"),
         ("Then register the dataset under a new account.", "a second account"),
         ("Use that account; or give --also-in with its name.", "a second account"),
+        ("Where that is wrong register the dataset under another name.", "a second account"),
         ("Correct it, or allow it: checks: pay: {unreadable_at_most: 0.5}", "unreadable data"),
         ("Else accept the unreadable values.", "unreadable data"),
     ],

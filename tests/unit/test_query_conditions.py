@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from statpress.flows.cli.bundle_commands import query
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.errors import QueryError
 from statpress.tasks.products.answer_words import MISSING, named_cells
-from statpress.tasks.release.query import _codes, _values, conditions_of
+from statpress.tasks.release.query import Measured, _chosen, _codes, _values, conditions_of
 
 WORK = Categorical(
     name="work",
@@ -86,3 +90,27 @@ def test_a_column_has_one_condition() -> None:
 def test_a_quantile_is_of_a_column_and_has_a_share(asked: str) -> None:
     with pytest.raises(QueryError, match=f"'{asked}' is not a column with a share"):
         query("a bundle", quantile=asked)
+
+
+def test_a_table_of_the_release_is_named_to_whoever_asks_for_its_columns(tmp_path: Path) -> None:
+    """It answers no questions, and a reader need not wait for another release."""
+    (tmp_path / "data").mkdir()
+    for name in ("cross.parquet", "other.csv", "mean.parquet"):
+        (tmp_path / "data" / name).touch()
+    kinds = {"cross": "table", "other": "table", "mean": "estimate", "withheld": "table"}
+    columns = {"other": ["a", "c"]}
+    stated = {
+        name: {"kind": kind, "columns": columns.get(name, ["a", "b"])}
+        for name, kind in kinds.items()
+    }
+    (tmp_path / "privacy.json").write_text(json.dumps({"products": stated}))
+    none: Any = None
+    asked = Measured(tmp_path, "people", {}, none, 1, none, "data/people_pairs.parquet")
+    assert asked._elsewhere(["b", "a"]) == "They are in data/cross.parquet, with standard errors. "
+    assert asked._elsewhere(["a", "d"]) == ""
+    tables = {name for name, kind in kinds.items() if kind == "table"}
+    for wanted, own in (("cross", "cross.parquet"), ("mean", ""), ("withheld", "")):
+        with pytest.raises(QueryError) as refused:
+            _chosen(wanted, ["people"], tables, tmp_path)
+        assert (f"in data/{own}. " in refused.value.next_step) == bool(own)
+        assert refused.value.next_step.endswith("Products that can, by --product: people.")
