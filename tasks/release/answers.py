@@ -162,7 +162,11 @@ def chart(facts: Mapping[str, Any]) -> Figure:
 def title_of(facts: Mapping[str, Any]) -> str:
     """What an answer is of."""
     of = ", ".join(facts["statistic_of"])
-    names = {"count": "records", "combined": f"{of} on copies"}
+    below = facts.get("share_below", 0.5)
+    quantile = "median" if below == 0.5 else f"{below:g} quantile"
+    names = {
+        "count": "records", "combined": f"{of} on copies", "quantile": f"{quantile} of {of}",
+    }  # fmt: skip
     return names.get(facts["statistic"], f"{facts['statistic']} of {of}")
 
 

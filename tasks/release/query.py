@@ -612,7 +612,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         **measured.facts(question),
         "statistic": question.statistic,
         "statistic_of": [
-            " or ".join([f"{question.of[0]} = {question.values[0]}", *question.values[1:]])
+            f"{question.of[0]} = " + " or ".join(_values(columns[question.of[0]], question.values))
         ]
         if question.values
         else list(question.of),

@@ -118,6 +118,16 @@ def test_terminal_and_library_agree(bundle: Path, capsys: pytest.CaptureFixture[
         assert [cell["upper"] for cell in facts["cells"]] == made.frame()["upper"].tolist()
 
 
+def test_a_quantile_is_called_as_it_was_asked_for(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, title in (
+        (("--median", "educ"), "median of educ"),
+        (("--quantile", "educ=0.9"), "0.9 quantile of educ"),
+    ):
+        assert title in run(capsys, "query", str(bundle), *words)
+
+
 def test_figures_are_near_those_of_the_confidential_records(bundle: Path) -> None:
     data = files("statpress.tasks.source") / "demo" / "happiness.parquet"
     frame = pq.read_table(str(data)).to_pandas()

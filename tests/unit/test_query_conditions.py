@@ -92,6 +92,11 @@ def test_a_quantile_is_of_a_column_and_has_a_share(asked: str) -> None:
         query("a bundle", quantile=asked)
 
 
+def test_a_value_with_a_comma_is_one_value_of_a_difference() -> None:
+    (values,) = conditions_of(["work=works,unempl, laid off"]).values()
+    assert _values(WORK, values) == ("works", "unempl, laid off")
+
+
 def test_a_table_of_the_release_is_named_to_whoever_asks_for_its_columns(tmp_path: Path) -> None:
     """It answers no questions, and a reader need not wait for another release."""
     (tmp_path / "data").mkdir()
