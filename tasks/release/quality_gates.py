@@ -256,6 +256,10 @@ def check_noisily(
     figures = dict(zip(most, noisy.tolist(), strict=True))
     expectations = [Between(name, most=most[name] + checks.margin) for name in most]
     if not inspector.meets("input, with noise", figures, expectations):
+        above = [name for name, count in figures.items() if count > most[name] + checks.margin]
+        for name in above:
+            if hint := _HINTS.get(name.partition(" ")[0]):
+                inspector.log.write(f"{name}: {hint}")
         raise NoisyGateError(
             "The input gate stopped the run: a count is above what its checks allow, by more than"
             " their noise explains.",
@@ -264,6 +268,13 @@ def check_noisily(
         )
 
 
+_HINTS: Mapping[str, str] = {
+    "missing": "declare 'missing: true', or see whether a field of the source stands for no value.",
+    "outside": "compare the column's range or categories with the source.",
+    "unreadable": "compare 'decimal', 'thousands', 'date_format' and 'null_values' under 'source', "
+    "and the column's type, with the source.",
+}
+"""What to look at where a noisy count is above what is allowed; no value is shown."""
 _COUNTED: Mapping[Fate, str] = {
     "missing": "n_null", "outside": "n_outside", "unreadable": "n_unreadable",
 }  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import json
+import re
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, cast
@@ -97,6 +98,11 @@ def test_a_few_records_beyond_what_is_allowed_pass_and_many_do_not(noisy: Any) -
     assert "stays spent" in caught.value.what and "390" not in str(caught.value)
     assert kinds(noisy)[6:] == ["charge", "look", "draw", "settle"]
     assert noisy.entries()[-1].body["passed"] is False and looks(noisy) == 1
+    logs = [path.read_text() for path in (noisy.home.root / "curator").glob("*.log")]
+    hints = [re.findall("^.*declare 'missing: true'.*$", text, re.MULTILINE) for text in logs]
+    hint = "missing age: declare 'missing: true', or see whether a field of the source stands for "
+    hint += "no value."
+    assert sorted(hints) == [[], [hint]]
     assert [each.name for each in noisy.bundles()] == ["first"]
     assert verify_ledger(noisy.home).entries == 10
     with pytest.raises(StatpressError):
