@@ -677,16 +677,19 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     def words(self, product: Planned, plan: Plan) -> ReaderWords:
         """How the records may be used, and what no file holds."""
         name, error = product.name, product.expected_error
-        padded = ""
+        padded, there = "", ""
         if product.domain.absent:
+            expected = plan.privacy.expected_records
+            many = "each as many as it may" if expected is None else f"about {expected:,} in all"
+            there = f" where units have {many}"
             padded = (
                 " How many records units really have is private: the file has about as many, as "
                 "estimated."
             )
         item = (
             f"- `{name}`: synthetic records of {len(product.domain.columns)} columns, fitted to "
-            f"noisy tables of single columns and of pairs. Expected: {error.summary()}.{padded} "
-            f"For counts with standard errors use `{name}_tables` or `statpress query`; "
+            f"noisy tables of single columns and of pairs. Expected{there}: {error.summary()}."
+            f"{padded} For counts with standard errors use `{name}_tables` or `statpress query`; "
             f"`{name}_pairs` says which pairs of columns were measured."
         )
         notes = {"records by marginals": _BY_MARGINALS}
