@@ -55,7 +55,11 @@ def combine_copies(
     cells: list[dict[str, Any]] = []
     for term in fits[0]:
         if not all(term in each for each in fits):
-            raise QueryError(f"Not every copy gives '{term}'.", where="fit")
+            raise QueryError(
+                f"Not every copy gives '{term}', as where a group has few records.",
+                where="fit",
+                next_step="Take larger groups, or leave this figure out.",
+            )
         figures, variances = zip(*(each[term] for each in fits), strict=True)
         for number, pair in enumerate(zip(figures, variances, strict=True), start=1):
             if not all(map(math.isfinite, pair)):
