@@ -680,8 +680,9 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         padded, there = "", ""
         if product.domain.absent:
             expected = plan.privacy.expected_records
-            many = "each as many as it may" if expected is None else f"about {expected:,} in all"
-            there = f" where units have {many}"
+            there = " if each unit has as many records as it may"
+            if expected is not None:
+                there = f" if units have about {expected:,} records in all"
             padded = (
                 " How many records units really have is private: the file has about as many, as "
                 "estimated."
