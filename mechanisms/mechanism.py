@@ -628,9 +628,15 @@ Needs = Literal["joint", "columns"]
 
 def stated_error(mechanism: Mechanism, target: Target) -> ExpectedError:
     """The expected error that a mechanism states of itself, from public quantities only."""
-    stated: Callable[..., ExpectedError] = mechanism.expected_error
-    there = {"there": target.n_there} if getattr(mechanism, "counts_those_there", False) else {}
-    return stated(n_records=target.n_records, n_cells=target.n_cells, **there)
+    stated: Callable[..., Any] = mechanism.expected_error
+    counted = {"n_records": target.n_records, "n_cells": target.n_cells}
+    if getattr(mechanism, "counts_those_there", False):
+        error: ExpectedError = stated(**counted, there=target.n_there)
+    else:
+        among = target.n_there / target.n_records
+        error = stated(**counted)
+        error = error.among(among) if among < 1 and hasattr(error, "among") else error
+    return error
 
 
 class Mechanism(Protocol):

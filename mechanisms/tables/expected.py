@@ -49,9 +49,9 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -153,7 +153,8 @@ def pair_total_variation(
         if not mechanism.unbiased:
             return 1.0
         sizes = tuple(sorted(column.size for column in domain.columns))
-        return _of_draws(sizes, mechanism.drawn_records, uniform_share)
+        drawn = max(1, round(mechanism.drawn_records * target.n_there / target.n_records))
+        return _of_draws(sizes, drawn, uniform_share)
     if domain.n_possible > MOST_SIMULATED:
         return None
     simulated: Any = mechanism  # frozen, so that results can be kept
@@ -429,6 +430,16 @@ class ExpectedCounts:
             "kolmogorov_smirnov": self.kolmogorov_smirnov,
             "cell_sd": self.cell_sd_average,
         }.get(criterion, math.inf)
+
+    def among(self, share: float) -> Self:
+        """The errors relative to this share of the records, where all others are absent."""
+        return replace(
+            self,
+            total_variation=self.total_variation / share,
+            projected_total_variation=min(self.projected_total_variation / share, 1.0),
+            kolmogorov_smirnov=min(self.kolmogorov_smirnov / share, 1.0),
+            uniform_share=min(self.uniform_share / share, 1.0),
+        )
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Labels and values."""

@@ -225,11 +225,9 @@ class Perturbed(TableMechanism):
         """Independent noise on every cell."""
         return IndependentErrors()
 
-    def expected_error(
-        self, *, n_records: int, n_cells: int, there: int | None = None
-    ) -> ExpectedCounts:
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         return ExpectedCounts.of_noise(
-            self.sd, n_records=there or n_records, n_cells=n_cells, laplace=self.is_laplace
+            self.sd, n_records=n_records, n_cells=n_cells, laplace=self.is_laplace
         )
 
     def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
@@ -339,7 +337,6 @@ def check_scale(scale: Fraction, where: str = "") -> None:
 class LaplaceTable(Perturbed):
     """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon, 2c/scale or c/scale."""
 
-    counts_those_there: ClassVar[bool] = True
     name: ClassVar[str] = "laplace"
     citations: ClassVar[tuple[Citation, ...]] = (
         DWORK,
@@ -366,7 +363,6 @@ class LaplaceTable(Perturbed):
 class GaussianTable(Perturbed):
     """Discrete Gaussian noise, exp(-z**2/(2 scale**2))."""
 
-    counts_those_there: ClassVar[bool] = True
     name: ClassVar[str] = "gaussian"
     citations: ClassVar[tuple[Citation, ...]] = (
         CANONNE_KAMATH_STEINKE.at("Theorem 4"),

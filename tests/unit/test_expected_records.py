@@ -125,3 +125,18 @@ def test_what_noisy_checks_let_pass_is_told(
     margin = f"up to {plan.gate.mechanism.margin:,} records pass"
     assert sum(margin in text and "3,000" in text for text in said) == loose
     assert sum("after the charge, which stays" in text for text in said) == late
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "bootstrap", "two_resolutions"])
+def test_mechanisms_for_counts_are_compared_by_the_records_that_are_there(
+    tmp_path: Path, mechanism: str
+) -> None:
+    """Shares of these are off by as much more, whatever a mechanism is; counts are not."""
+    asked = f", expected_records: {THERE}"
+    few, full = (planned(tmp_path, of_units(each), mechanism=mechanism)[1] for each in (asked, ""))
+    one, other = (plan.products[1].expected_error for plan in (few, full))
+    assert one.cell_sd_average == other.cell_sd_average
+    times = MOST * UNITS / THERE
+    assert one.total_variation == pytest.approx(times * other.total_variation)
+    for name in ("projected_total_variation", "kolmogorov_smirnov", "uniform_share"):
+        assert getattr(one, name) == pytest.approx(min(times * getattr(other, name), 1.0))
