@@ -707,7 +707,7 @@ class Release:
         ).facts
         facts = {**made, "statistic_of": [formula], **weighted}
         facts["notes"] = [*made["notes"], *itertools.chain(*left_out)]
-        if stated["mechanism"] in ABLE:
+        if stated.get("mechanism") in ABLE:
             tables = opened(self._folder, name, verified=True)
             tables = tables.asked(replace(question, weight=False))
             facts["guessed"] = tables.not_measured(columns_in(formula, tables.domain.names))
