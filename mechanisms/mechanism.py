@@ -631,12 +631,12 @@ def stated_error(mechanism: Mechanism, target: Target) -> ExpectedError:
     stated: Callable[..., Any] = mechanism.expected_error
     counted = {"n_records": target.n_records, "n_cells": target.n_cells}
     if getattr(mechanism, "counts_those_there", False):
-        error: ExpectedError = stated(**counted, there=target.n_there)
-    else:
-        among = target.n_there / target.n_records
-        error = stated(**counted)
-        error = error.among(among) if among < 1 and hasattr(error, "among") else error
-    return error
+        counted |= {"there": target.n_there}
+    error: ExpectedError = stated(**counted)
+    if target.n_there == target.n_records or "there" in counted:
+        return error
+    among = getattr(error, "among", None)  # errors of counts, relative to all records
+    return error if among is None else among(target.n_there / target.n_records)
 
 
 class Mechanism(Protocol):

@@ -222,7 +222,8 @@ def _pairs(
 ) -> Section:
     """Which pairs were measured, how strongly they are related, and the strongest of them."""
     errors = {(row["column_1"], row["column_2"]): row["standard_error"] for row in rows}
-    unseen = {(row["column_1"], row["column_2"]) for row in rows if _is_lost(row)}
+    lost = [row for row in rows if _is_lost(row)]
+    unseen = {(row["column_1"], row["column_2"]) for row in lost}
     strengths = {
         pair: strength(joint[pair], (error or 0.0) ** 2)
         for pair, error in errors.items()
@@ -235,12 +236,8 @@ def _pairs(
             f"Do not trust how the pairs that were not measured are related in the records, where "
             f"that follows from other columns only: {_named(untrusted)}."
         )
-    if unseen:
-        lost = [row for row in rows if _is_lost(row)]
-        said.append(
-            f"Nor is it to be seen in the records how those are related that are lost in "
-            f"their noise: {_named(lost)}."
-        )
+    if lost:
+        said.append(f"Lost in noise: {_named(lost)}.")
     said.append(
         "Relations of three or more columns are those that pairs suggest, unless their table was "
         "measured too."

@@ -268,11 +268,8 @@ def _of_noisy_checks(release: Release, plan: Plan) -> Iterator[str]:
             "as the first. Give such columns 'other: true', raise 'gate.share', and read the noisy "
             "counts in the curator log before the release is published."
         )
-    config = release.config
-    sources = (
-        [table.source for table in config.tables.values()] if config.tables else [config.source]
-    )
-    if any(getattr(each, "form", "") == "csv" for each in sources):
+    source = release.config.source
+    if any(getattr(each, "form", "") == "csv" for each in getattr(source, "both", (source,))):
         yield (
             "Noisy checks find a wrong 'decimal', 'thousands' or 'date_format' of a CSV file after "
             "the charge, which stays: compare them with the file's description first."

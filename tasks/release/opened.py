@@ -605,7 +605,7 @@ class Release:
             confidence: Of each interval; its ``p_value`` is of equal means.
             weight: Whether records count by their survey weight.
         """
-        those = tuple(map(str, [values] if isinstance(values, Values) else values))
+        those = tuple(map(_written, [values] if isinstance(values, Values) else values))
         return self._ask(
             "difference",
             (column,),
@@ -654,7 +654,7 @@ class Release:
                 of the answer say how missing values count.
             of: Whose coefficients. Of a population errors of one variance are assumed unless all
                 columns were measured together. On copies they are assumed, and records with a
-                missing value are left out.
+                missing number are left out.
             confidence: Of each interval.
             weight: Whether records count by their survey weight. Then errors need not have one
                 variance on copies.

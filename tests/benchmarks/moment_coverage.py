@@ -19,6 +19,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -176,17 +177,25 @@ def answers(
     """
     domain, _ = survey()
     asked = Analyses(domain=domain, residuals=residuals, sample=sample, confidence=LEVEL)
-    found, limits = [], LeastSquares.limits
+    found = []
     for place, (*_, method, arguments) in enumerate(questions()):
-
-        def ends(made: LeastSquares, j: int, confidence: float) -> tuple[float, float]:
-            if true is not None and made.holds(j, true[place].value, confidence):  # noqa: B023
-                return -math.inf, math.inf
-            return limits(made, j, confidence)
-
-        with patch.object(LeastSquares, "limits", ends):
+        with nullcontext() if true is None else only_if_it_is_outside(true[place].value):
             found.append(getattr(asked, method)(*arguments))
     return found
+
+
+@contextmanager
+def only_if_it_is_outside(true: float) -> Iterator[None]:
+    """Ends of a set are looked for only if it does not hold this value."""
+    limits = LeastSquares.limits
+
+    def ends(made: LeastSquares, j: int, confidence: float) -> tuple[float, float]:
+        if made.holds(j, true, confidence):
+            return -math.inf, math.inf
+        return limits(made, j, confidence)
+
+    with patch.object(LeastSquares, "limits", ends):
+        yield
 
 
 def squares(fitted: LeastSquares, true: np.ndarray) -> list[tuple[str, bool]]:
