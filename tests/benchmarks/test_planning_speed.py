@@ -102,7 +102,9 @@ def test_planning_fifty_products(benchmark: BenchmarkFixture, mechanism: str, al
     planned(mechanism, 2)  # imports what it takes
     few, unit = (min(run() for _ in range(2)) for run in (lambda: timed(20), baseline))
     made, spent = benchmark.pedantic(lambda: planned(mechanism, 50, alike=alike), rounds=1)
-    if spent >= LINEAR * 50 / 20 * few:  # chance, perhaps: another process took the caches
+    for _ in range(4):  # chance, perhaps: another process took the caches
+        if spent < LINEAR * 50 / 20 * few:
+            break
         few, spent = min(few, timed(20)), min(spent, timed(50))
     benchmark.extra_info["seconds"] = {20: round(few, 2), 50: round(spent, 2)}
     benchmark.extra_info["ratio to the error functions"] = round(spent / unit, 1)
