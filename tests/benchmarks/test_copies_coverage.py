@@ -51,7 +51,7 @@ def test_replicates_that_are_there_are_not_run_again(
     assert "| all | 17 | 1.000 | 1.000 | 1.000 | 1.00 | 1.00 | - |" in capsys.readouterr().out
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("table", ASKED)
 def test_copies_cover_as_is_asked(table: str, epsilon: float) -> None:

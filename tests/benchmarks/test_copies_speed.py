@@ -42,7 +42,7 @@ def seconds(n: int, n_columns: int) -> tuple[float, float, float]:
     ("n", "n_columns", "most"),
     [
         (1 << 15, 16, 12.5),
-        pytest.param(10**6, 40, 7.5, marks=pytest.mark.benchmark_full),
+        pytest.param(10**6, 40, 7.5, marks=pytest.mark.nightly),
     ],
 )
 def test_ten_copies_take_a_few_times_as_long_as_the_single_file(

@@ -8,7 +8,7 @@ from tests.benchmarks.earlier_releases import measure, ratios
 
 
 @pytest.mark.parametrize(
-    ("columns", "seeds"), [(6, 1), pytest.param(8, 4, marks=pytest.mark.benchmark_full)]
+    ("columns", "seeds"), [(6, 1), pytest.param(8, 4, marks=pytest.mark.nightly)]
 )
 def test_two_earlier_years_help_and_wrong_ones_do_not_hurt(columns: int, seeds: int) -> None:
     rows = [

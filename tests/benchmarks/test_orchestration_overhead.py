@@ -54,7 +54,7 @@ def test_overhead_a_release(agency: Any, server: dict[str, str]) -> None:
     assert least_overhead(agency, server, importing=False) < MOST
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 def test_overhead_with_the_import(agency: Any, server: dict[str, str]) -> None:
     assert least_overhead(agency, server, importing=True) < MOST
 

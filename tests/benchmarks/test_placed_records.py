@@ -7,7 +7,7 @@ import pytest
 from tests.benchmarks.placed_records import alone, census2000, errors, marginals, placed
 
 
-@pytest.mark.parametrize("states", [12, pytest.param(None, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("states", [12, pytest.param(None, marks=pytest.mark.nightly)])
 def test_places_by_their_tables_beat_a_flat_column_of_places(states: int | None) -> None:
     tree, domain, codes = census2000(states)
     sizes = tuple(column.size for column in domain.columns)

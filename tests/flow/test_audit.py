@@ -129,7 +129,7 @@ def test_a_mechanism_with_half_its_noise_is_refused(
         ("{kind: table, mechanism: laplace, columns: [age]}", 300, 300),
         ("{kind: table, mechanism: bootstrap, columns: [age]}", 300, 300),
         (MARGINALS, 100, 20),
-        pytest.param(MARGINALS, 100, 100, marks=pytest.mark.benchmark_full),
+        pytest.param(MARGINALS, 100, 100, marks=pytest.mark.nightly),
     ],
 )
 def test_twins_of_other_mechanisms_are_caught_and_they_are_not(
@@ -169,7 +169,7 @@ def test_one_household_moves_with_all_its_persons(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "blind"), [(30, 2), pytest.param(200, 100, marks=pytest.mark.benchmark_full)]
+    ("runs", "blind"), [(30, 2), pytest.param(200, 100, marks=pytest.mark.nightly)]
 )
 def test_households_are_audited(
     folder: Path, monkeypatch: pytest.MonkeyPatch, runs: int, blind: int

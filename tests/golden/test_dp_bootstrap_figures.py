@@ -73,7 +73,7 @@ def test_strict_noise_over_the_papers(mu: Fraction, replicates: int) -> None:
     assert ratio(mu, replicates) == pytest.approx(STRICT[mu, replicates], abs=0.005)
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize(("mu", "replicates"), STRICT)
 def test_strict_noise_over_the_papers_in_full(mu: Fraction, replicates: int) -> None:
     """At (0.3, 100) the figure is 1.0744, printed 1.08 with two digits: less noise, proven."""

@@ -170,7 +170,7 @@ FULL = ("visits", "census2000_estimates")
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=[pytest.mark.benchmark_full] * (each in FULL)) for each in PLANS],
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each in FULL)) for each in PLANS],
 )
 def test_a_plan_says_the_same_figures(
     name: str, tmp_path: Path, releases: Path, press: Press

@@ -123,7 +123,7 @@ def test_no_history_draws_twice_for_a_charge(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed)
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(2, 310))
 def test_no_history_draws_twice_for_a_charge_at_length(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed)

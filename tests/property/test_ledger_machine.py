@@ -635,7 +635,7 @@ TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(max_examples=7, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 class TestLedgerMachineAtLength(LedgerMachine.TestCase):  # type: ignore[misc, name-defined]
     """The same with more examples."""
 

@@ -57,7 +57,7 @@ def test_places_that_simplify_what_they_share_apart_are_caught(
 
 @pytest.mark.parametrize(
     ("side", "points"),
-    [(5, 15_000), pytest.param(12, 30_000, marks=pytest.mark.benchmark_full)],
+    [(5, 15_000), pytest.param(12, 30_000, marks=pytest.mark.nightly)],
 )
 def test_paths_keep_to_the_bytes_and_to_the_shape(side: int, points: int) -> None:
     places = country(side, 5, points=200)

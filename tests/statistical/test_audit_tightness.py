@@ -48,7 +48,7 @@ def audited(folder: Path, product: str, runs: int) -> Audited:
     return found
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("product", [*QUICK, ALL])
 def test_five_thousand_releases_show_most_of_what_is_claimed(tmp_path: Path, product: str) -> None:
     found = audited(tmp_path, product, 5000)
@@ -61,7 +61,7 @@ def test_five_thousand_releases_show_most_of_what_is_claimed(tmp_path: Path, pro
         assert found.raw.epsilon >= 0.85 * found.ideal.epsilon
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("product", QUICK)
 def test_many_releases_show_what_the_ideal_test_would(tmp_path: Path, product: str) -> None:
     """The bound varies by 2 % between audits of so many releases, of 5,000 by 4 %."""

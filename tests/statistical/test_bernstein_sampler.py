@@ -55,7 +55,7 @@ def test_the_noise_has_its_law_on_every_lattice_point(noise: str) -> None:
     assert p_value(replace(mechanism, scale=Fraction(float(mechanism.scale) * 1.3))) < LEVEL
 
 
-@pytest.mark.parametrize("times", [600, pytest.param(1200, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("times", [600, pytest.param(1200, marks=pytest.mark.nightly)])
 def test_no_event_tells_neighbours_apart_by_more_than_epsilon(times: int) -> None:
     mechanism = calibrated("laplace", 3)
     a, b = (integer_values(LEARNER, table, 3) for table in (ONE, TWO))

@@ -144,7 +144,7 @@ def right(found: list[tuple[float, float]]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("first", "tables"), [(9, 4), pytest.param(0, 60, marks=pytest.mark.benchmark_full)]
+    ("first", "tables"), [(9, 4), pytest.param(0, 60, marks=pytest.mark.nightly)]
 )
 def test_usable_records_keep_the_relations_that_readers_look_for(first: int, tables: int) -> None:
     found = judged(first, tables)

@@ -98,7 +98,7 @@ def test_coefficients_of_a_population_are_covered() -> None:
     assert max(p_values(2.0, sampled=True, change=without_sampling)) < LEVEL
 
 
-@pytest.mark.parametrize("times", [25, pytest.param(60, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("times", [25, pytest.param(60, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("sd", [60.0, 400.0])
 def test_sets_hold_coefficients_however_weak_the_matrix(sd: float, times: int) -> None:
     rng = np.random.default_rng(4)

@@ -72,7 +72,7 @@ def test_the_mean_of_records_is_within_the_interval_of_the_estimate(
     assert stats.binom.cdf(within(source, 1.0, 20), 20, ASKED) < LEVEL
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("source", [visits, costs])
 def test_the_mean_is_within_it_in_93_of_100_releases(source, epsilon: float) -> None:

@@ -82,7 +82,7 @@ def test_intervals_cover_where_all_pairs_are_measured() -> None:
     assert too_far(covered("no", 150, 20, factor=0.7))  # twin: 30 % short
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("screen", ["no", "yes"])
 def test_coverage_of_fifty_queries_in_a_thousand_repetitions(screen: str) -> None:
     hits = covered(screen, 1000, 50)

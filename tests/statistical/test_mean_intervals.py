@@ -99,7 +99,7 @@ def test_an_interval_that_forgets_half_the_noise_is_caught() -> None:
     assert worst_coverage_and_width("bernoulli", 1000, 4000, broken=0.5)[0] > 0.1
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [1000, 3000, 10_000])
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_coverage_and_width_in_full(name: str, n: int) -> None:

@@ -175,8 +175,8 @@ def rate_apart(configs: range, share_of_noise: float = 1.0, **of: bool) -> tuple
     [
         (12, False),  # the twin below is seen in the same configs
         (10, True),
-        pytest.param(400, False, marks=pytest.mark.benchmark_full),
-        pytest.param(50, True, marks=pytest.mark.benchmark_full),
+        pytest.param(400, False, marks=pytest.mark.nightly),
+        pytest.param(50, True, marks=pytest.mark.nightly),
     ],
 )
 def test_figures_agree_within_their_errors(n: int, of_records: bool) -> None:

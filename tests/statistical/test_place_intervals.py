@@ -52,7 +52,7 @@ def held(runs: int, factor: float = 1.0) -> dict[int, tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("runs", [120, pytest.param(2000, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("runs", [120, pytest.param(2000, marks=pytest.mark.nightly)])
 def test_intervals_hold_the_counts_of_a_level(runs: int) -> None:
     """Cells of a run are correlated, so that in the quick form a run counts as four."""
     for level, (hits, of) in held(runs).items():

@@ -127,7 +127,7 @@ def test_the_interval_of_before_is_caught(c: int) -> None:
     assert (alike < 0.7) == (c > 1)
 
 
-@pytest.mark.benchmark_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("c", UNIT_RECORDS)
 def test_coverage_in_five_thousand_runs(c: int) -> None:
     settings = itertools.product(EXPECTED, RECORDS, (c,), (*EPSILONS, KNOWN))

@@ -108,7 +108,7 @@ def simulated(name: str, epsilon: float, runs: int, n: int = N) -> Found:
     return Found(hits / runs, halved / runs, mean, len(ratios) / runs)
 
 
-FULL = pytest.mark.benchmark_full
+FULL = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("name", ["survey", "made up"])

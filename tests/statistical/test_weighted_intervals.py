@@ -58,7 +58,7 @@ def at_level(hits: int, runs: int, level: float) -> bool:
     return min(binom.cdf(hits, runs, level), binom.sf(hits - 1, runs, level)) > TEST / 2
 
 
-FULL = pytest.mark.benchmark_full
+FULL = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("runs", [60, pytest.param(300, marks=FULL)])

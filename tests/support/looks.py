@@ -16,5 +16,5 @@ def looks_at(widths: Sequence[int]) -> list[Any]:
     """
     quick = [(widths[0], "dark"), (widths[-1], "light")]
     every = [(width, scheme) for width in widths for scheme in ("light", "dark")]
-    full = pytest.param(every, id="all", marks=pytest.mark.benchmark_full)
+    full = pytest.param(every, id="all", marks=pytest.mark.nightly)
     return [pytest.param(quick, id="quick"), full]

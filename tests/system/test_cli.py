@@ -156,7 +156,7 @@ def test_errors_as_json_and_as_text(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    "copies", [2, pytest.param(None, marks=pytest.mark.benchmark_full)], ids=["quick", "as shipped"]
+    "copies", [2, pytest.param(None, marks=pytest.mark.nightly)], ids=["quick", "as shipped"]
 )
 def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None) -> None:
     """In the quick form the demo finds its config in the folder, with fewer copies of records."""

@@ -122,7 +122,7 @@ def test_all_that_is_counted_is_the_same(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("n", [20_000, pytest.param(10**7, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("n", [20_000, pytest.param(10**7, marks=pytest.mark.nightly)])
 def test_many_records_on_all_three(
     session: SparkSource,
     postgres_server: Server,

@@ -161,7 +161,7 @@ def differences(bundle: Path, rows: list[list[str]], choice: Any) -> list[tuple[
 
 @pytest.mark.parametrize(
     "choices",
-    [CHOICES, pytest.param(CHOICES + MORE, marks=pytest.mark.benchmark_full)],
+    [CHOICES, pytest.param(CHOICES + MORE, marks=pytest.mark.nightly)],
     ids=["quick", "full"],
 )
 def test_its_figures_are_those_of_the_command_line(

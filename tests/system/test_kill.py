@@ -110,7 +110,7 @@ def quick(agency: Any) -> Any:
     [
         pytest.param(
             step, after, id=f"{step}-{'after' if after else 'before'}",
-            marks=[pytest.mark.benchmark_full] * (after and step not in TWICE),
+            marks=[pytest.mark.nightly] * (after and step not in TWICE),
         )
         for step in STEPS
         for after in (False, True)
@@ -178,7 +178,7 @@ def n_files(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    "apart", [60, pytest.param(20, marks=pytest.mark.benchmark_full)], ids=["quick", "full"]
+    "apart", [60, pytest.param(20, marks=pytest.mark.nightly)], ids=["quick", "full"]
 )
 def test_killed_at_every_call_that_touches_its_folders(
     quick: Any, tmp_path_factory: pytest.TempPathFactory, apart: int

@@ -315,7 +315,7 @@ def _unverified(_: object, entries: list[Entry], ledger: Ledger, *__: object) ->
 
 @pytest.mark.parametrize(
     ("workers", "attempts"),
-    [(WORKERS, ATTEMPTS), pytest.param(32, 200, marks=pytest.mark.benchmark_full)],
+    [(WORKERS, ATTEMPTS), pytest.param(32, 200, marks=pytest.mark.nightly)],
     ids=["quick", "full"],
 )
 def test_processes_at_once_never_overspend_and_lose_nothing(

@@ -145,7 +145,7 @@ def quoted(text: str) -> str:
     return f"'{doubled}'"
 
 
-@pytest.mark.parametrize("edits", [15, pytest.param(100, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("edits", [15, pytest.param(100, marks=pytest.mark.nightly)])
 def test_edits_are_found_or_harmless(copy: Callable[[], tuple[Home, str]], edits: int) -> None:
     rng, found = random.Random(14), Counter[str]()
     home, _ = copy()

@@ -212,7 +212,7 @@ def fresh(location: str, step: int) -> str:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((database, every), marks=[pytest.mark.benchmark_full] * every)
+        pytest.param((database, every), marks=[pytest.mark.nightly] * every)
         for database in ("sqlite", "postgres")
         for every in (False, True)
     ],

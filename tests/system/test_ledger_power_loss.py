@@ -168,7 +168,7 @@ def flaws(folder: Path, kept: list[Files]) -> tuple[int, list[str]]:
     return tried, [text for text in found if text]
 
 
-FULL = pytest.mark.benchmark_full
+FULL = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ publish: {{directory: releases}}
 
 
 @pytest.mark.parametrize(
-    "ages", [2, pytest.param(5, marks=pytest.mark.benchmark_full)], ids=["quick", "full"]
+    "ages", [2, pytest.param(5, marks=pytest.mark.nightly)], ids=["quick", "full"]
 )
 def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser, ages: int) -> None:
     """Their outlines, of 120,000 points, are in the page once, and so are all figures."""

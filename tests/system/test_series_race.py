@@ -39,7 +39,7 @@ def office(founded: Callable[..., Any], tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    "runs", [12, pytest.param(100, marks=pytest.mark.benchmark_full)], ids=["quick", "full"]
+    "runs", [12, pytest.param(100, marks=pytest.mark.nightly)], ids=["quick", "full"]
 )
 @pytest.mark.parametrize("homes", [1, 3])
 def test_racing_runs_publish_a_period_once(office: Any, runs: int, homes: int) -> None:

@@ -34,9 +34,7 @@ YEAR = [str(period) for period in due_periods(YEAR_AGO, 0, TODAY)]
 NEXT = SeriesPeriod.read(YEAR[-1]).following
 
 
-@pytest.fixture(
-    params=[3, pytest.param(12, marks=pytest.mark.benchmark_full)], ids=["quick", "a year"]
-)
+@pytest.fixture(params=[3, pytest.param(12, marks=pytest.mark.nightly)], ids=["quick", "a year"])
 def months(request: pytest.FixtureRequest) -> list[str]:
     """Those that are due; the file of the second comes after the others."""
     return YEAR[-request.param :]

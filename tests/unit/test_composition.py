@@ -25,7 +25,7 @@ from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, D
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
-FULL = pytest.mark.benchmark_full
+FULL = pytest.mark.nightly
 
 Atoms = list[tuple[float, float]]  # loss and probability under P
 

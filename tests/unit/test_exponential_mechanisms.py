@@ -177,7 +177,7 @@ def resample(distance: str, epsilon: str = "1.5", records: int = 2, **more: Any)
     + [(distance, (2, 2)) for distance in DISTANCES if distance != "series"],  # of one column
 )
 @pytest.mark.parametrize(
-    ("n", "c"), [(1, 1), pytest.param(3, 1, marks=pytest.mark.benchmark_full), (3, 2)]
+    ("n", "c"), [(1, 1), pytest.param(3, 1, marks=pytest.mark.nightly), (3, 2)]
 )
 def test_the_choice_costs_no_more_than_its_loss(
     distance: str, shape: Table, n: int, c: int

@@ -126,7 +126,7 @@ def test_the_certificate_of_three_is_what_enumeration_finds(shape: str, width: f
 
 @pytest.mark.parametrize(
     ("shape", "width"),
-    [KERNELS[0], pytest.param(*KERNELS[1], marks=pytest.mark.benchmark_full)],
+    [KERNELS[0], pytest.param(*KERNELS[1], marks=pytest.mark.nightly)],
 )
 def test_tables_of_three_variables_stay_below_it(shape: str, width: float) -> None:
     """Classes around one cell, large ones too; one record changes sides, or its cell as well."""

@@ -128,7 +128,7 @@ def law_of_sampler(table: Table, k: int, rate: Fraction) -> Law:
 
 @pytest.mark.parametrize(
     ("n", "k", "s"),
-    [pytest.param(*size, marks=[pytest.mark.benchmark_full] * (size in FULL)) for size in SIZES],
+    [pytest.param(*size, marks=[pytest.mark.nightly] * (size in FULL)) for size in SIZES],
 )
 def test_law_is_that_of_the_definition(n: int, k: int, s: int) -> None:
     epsilon = EPSILONS[(n + k) % 2]

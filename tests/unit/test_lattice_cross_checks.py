@@ -20,7 +20,7 @@ from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
-FULL = pytest.mark.benchmark_full
+FULL = pytest.mark.nightly
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -156,7 +156,7 @@ def test_a_filter_that_forgets_periods_or_goes_by_release_lets_a_person_lose_mor
     assert worst(attack(whole, random.Random(1), 12), FAMILIES["any 2"]) <= 1
 
 
-@pytest.mark.parametrize("histories", [25, pytest.param(1_500, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("histories", [25, pytest.param(1_500, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_nobody_loses_more_than_the_limit_in_any_of_many_adaptive_histories(
     design: str, histories: int
@@ -199,7 +199,7 @@ def test_nobody_loses_more_than_the_limit_in_any_of_many_adaptive_histories(
     assert refused > histories // 3
 
 
-@pytest.mark.parametrize("histories", [8, pytest.param(50, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("histories", [8, pytest.param(50, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_an_adversary_that_asks_for_what_is_left_attains_the_limit(
     design: str, histories: int
@@ -300,7 +300,7 @@ def changed_family(
     return FAMILIES[new] | (before if old == new else began)
 
 
-@pytest.mark.parametrize("histories", [60, pytest.param(400, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("histories", [60, pytest.param(400, marks=pytest.mark.nightly)])
 def test_a_changed_design_carries_every_charge_over(histories: int) -> None:
     assert sum(changes_of(seed)[0] for seed in range(histories)) > histories
 
@@ -485,7 +485,7 @@ def test_an_account_has_periods_of_one_length(ledger: Ledger) -> None:
     assert spend(ledger, "run-2", "0.1", "2026-Q1").body["period"] == "2026-Q1"
 
 
-@pytest.mark.parametrize("accounts", [8, pytest.param(12, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("accounts", [8, pytest.param(12, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(
     tmp_path: Path, design: str, accounts: int

@@ -49,7 +49,7 @@ from statpress.tasks.ledger import chain as journal
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
 
-EVERY = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.benchmark_full)])
+EVERY = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])
 """Of so many attacks one is tried."""
 
 

@@ -75,9 +75,7 @@ def test_forgetting_the_noise_of_the_predictors_moments_is_caught() -> None:
     assert np.all(hits[0] > 0.92 * runs) and np.all(hits[1][1:] < 0.85 * runs)
 
 
-@pytest.mark.parametrize(
-    "sigma", [0.006, pytest.param(0.012, marks=pytest.mark.benchmark_full), 0.05]
-)
+@pytest.mark.parametrize("sigma", [0.006, pytest.param(0.012, marks=pytest.mark.nightly), 0.05])
 def test_sets_cover_where_noise_hides_the_predictors(sigma: float) -> None:
     rng, runs = np.random.default_rng(7), 60
     known = [found(sigma, rng) for _ in range(runs)]

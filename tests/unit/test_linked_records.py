@@ -155,9 +155,7 @@ def there(domain: Domain, codes: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize(
-    "epsilon", [0.1, pytest.param(1.0, marks=pytest.mark.benchmark_full), 20.0]
-)
+@pytest.mark.parametrize("epsilon", [0.1, pytest.param(1.0, marks=pytest.mark.nightly), 20.0])
 def test_sizes_agree_and_rules_hold_in_every_household(tmp_path: Path, epsilon: float) -> None:
     domain = domain_in(tmp_path)
     target = Target(epsilon=epsilon, delta=1e-6, n_records=N, n_cells=1, domain=domain)

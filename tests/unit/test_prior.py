@@ -134,8 +134,8 @@ def turned(prior: Prior) -> Iterator[tuple[str, Prior]]:
     [
         ("yes", 36),
         ("no", 6),
-        pytest.param("yes", 48, marks=pytest.mark.benchmark_full),
-        pytest.param("no", 12, marks=pytest.mark.benchmark_full),
+        pytest.param("yes", 48, marks=pytest.mark.nightly),
+        pytest.param("no", 12, marks=pytest.mark.nightly),
     ],
 )
 def test_a_prior_helps_and_a_wrong_one_costs_little(screen: str, seeds: int) -> None:
@@ -362,7 +362,7 @@ def count(analyses: Analyses, group: Sequence[int], cell: Sequence[int]) -> Inte
     return analyses.count({names[c]: [code] for c, code in zip(group, cell, strict=True)})
 
 
-@pytest.mark.parametrize("seeds", [3, pytest.param(8, marks=pytest.mark.benchmark_full)])
+@pytest.mark.parametrize("seeds", [3, pytest.param(8, marks=pytest.mark.nightly)])
 def test_intervals_are_narrower_and_cover(monkeypatch: pytest.MonkeyPatch, seeds: int) -> None:
     # The ends of fewer draws lie further inside, so that covering is no easier.
     monkeypatch.setattr(with_prior, "DRAWS", 40)
