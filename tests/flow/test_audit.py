@@ -128,7 +128,7 @@ def test_a_mechanism_with_half_its_noise_is_refused(
     [
         ("{kind: table, mechanism: laplace, columns: [age]}", 300, 300),
         ("{kind: table, mechanism: bootstrap, columns: [age]}", 300, 300),
-        (MARGINALS, 100, 20),
+        (MARGINALS, 100, 8),
         pytest.param(MARGINALS, 100, 100, marks=pytest.mark.nightly),
     ],
 )
@@ -169,7 +169,7 @@ def test_one_household_moves_with_all_its_persons(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "blind"), [(30, 2), pytest.param(200, 100, marks=pytest.mark.nightly)]
+    ("runs", "blind"), [(12, 2), pytest.param(200, 100, marks=pytest.mark.nightly)]
 )
 def test_households_are_audited(
     folder: Path, monkeypatch: pytest.MonkeyPatch, runs: int, blind: int
@@ -227,14 +227,14 @@ def test_what_cannot_be_made_up_is_refused(folder: Path) -> None:
 
 def test_the_move_attains_the_loss_of_tables_and_scores(folder: Path) -> None:
     """Every table moves by one in two cells, every score by two, as far as any may."""
-    columns = "[region, age, pay, born]"
+    columns = "[region, pay, born]"
     order = planned(folder, f"it: {{kind: microdata, mechanism: marginals, columns: {columns}}}")
     one, other = counted(order, folder)
-    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    pairs = [(a, b) for a in range(3) for b in range(a + 1, 3)]
     for table, moved in zip(one.tables(pairs), other.tables(pairs), strict=True):
         assert np.abs(table - moved).sum() == ((table - moved) ** 2).sum() == 2
     n = one.n_records
-    shares = [table / n for table in one.tables([(c,) for c in range(4)])]
+    shares = [table / n for table in one.tables([(c,) for c in range(3)])]
     fixed = references(pairs, n, shares)
     for pair, table, moved in zip(pairs, one.tables(pairs), other.tables(pairs), strict=True):
         distances = (int(np.abs(each - fixed[pair]).sum()) for each in (table, moved))

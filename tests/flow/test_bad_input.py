@@ -16,7 +16,14 @@ from statpress.mechanisms.errors import (
 CANARY_OR_NUMBER = re.compile(f"{bad_input.CANARY}|48151623")
 
 
-@pytest.mark.parametrize("name", bad_input.CASES)
+SLOW = {"records past the budget"}
+"""A plan that takes seconds to be refused, as one of ``test_plans.py`` is."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.nightly] * (n in SLOW)) for n in bad_input.CASES],
+)
 def test_bad_input(agency, name: str) -> None:
     breaks, expected = bad_input.CASES[name]
     breaks(agency)

@@ -63,7 +63,12 @@ def test_a_killed_process_ends_the_run_which_stays_charged(
     ("fault", "error", "said"),
     [
         (Bursting, InternalError, "which stays spent; nothing was published"),
-        (FullDisk, OutputNotWritableError, "No space left on device). The run was charged"),
+        pytest.param(
+            FullDisk,
+            OutputNotWritableError,
+            "No space left on device). The run was charged",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_fault_in_a_process_is_the_runs_and_says_nothing_private(

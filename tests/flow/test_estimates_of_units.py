@@ -45,7 +45,6 @@ def units(agency: Any) -> Any:
     agency.replace_products(PRODUCTS)
     agency.replace("dataset: testdata", "dataset: people")
     agency.replace("epsilon: 1.0", "epsilon: 60")
-    agency.replace("plots: false", "plots: true")
     agency.replace("publish:", "curator: {report: true}\npublish:")
     agency.register(
         dataset="people", unit="column person", unit_records=5, n_records=800, epsilon="1000"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from command_forks import forked, printed_in_fork
 
-DRIVER = Path(__file__).parent / "toys" / "run.py"
-SUPPORT = Path(__file__).parents[1] / "support"
+TOYS = Path(__file__).parent / "toys"
 PRODUCTS = """\
 products:
   ages: {kind: table, mechanism: coarse_laplace, columns: [age], share: 0.3}
@@ -31,53 +30,33 @@ def toyed(agency: Any) -> Any:
     return agency
 
 
-def python(*arguments: str) -> Any:
-    """What a process prints that finds the toys and what tests share."""
-    path = os.pathsep.join(map(str, (DRIVER.parent, SUPPORT)))
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
-
-
-IN_TURN = """\
-import json, sys
-from pathlib import Path
-import toys
-import statpress.flows.runner
-from command_forks import forked
-from victims import InProcess
-
-statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
-said = [forked(*each, "--json", cwd=Path.cwd()) for each in json.loads(sys.argv[1])]
-assert [each.returncode for each in said] == [0] * len(said), said
-print(json.dumps([json.loads(each.stdout) for each in said]))
-"""
-
-
 def in_turn(*commands: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What each of the commands says, in forks of one process."""
-    said: list[dict[str, Any]] = python("-c", IN_TURN, json.dumps(commands))
+    """What each of the commands says, in forks of one that has registered the toys."""
+    said: list[dict[str, Any]] = json.loads(printed_in_fork(_in_turn, commands))
     return said
+
+
+def _in_turn(commands: tuple[tuple[str, ...], ...]) -> None:
+    sys.path.insert(0, str(TOYS))
+    importlib.import_module("toys")
+    said = [forked(*each, "--json", cwd=Path.cwd()) for each in commands]
+    assert [each.returncode for each in said] == [0] * len(said), said
+    print(json.dumps([json.loads(each.stdout) for each in said]))
 
 
 def test_a_release_with_a_mechanism_and_a_kind_from_outside(toyed: Any) -> None:
     home = ("--home", str(toyed.home.root))
-    planned = python(str(DRIVER), "plan", str(toyed.config), *home, "--json")["products"]
-    assert planned["upper"]["kind"] == "half" and planned["upper"]["mechanism"] == "noisy_half"
-    assert "coarse_laplace" in json.dumps(planned["ages"])
     bundle, refined = toyed.releases / "first", toyed.folder / "refined"
-    outcome, *_ = in_turn(
+    planned, outcome, *_ = in_turn(
+        ("plan", str(toyed.config), *home),
         ("run", str(toyed.config), "--no-orchestrator", *home),
         ("verify", str(bundle), *home),
         ("ledger", "verify", *home),
         ("refine", str(bundle), "--output", str(refined), "--consistent"),
     )
+    upper = planned["products"]["upper"]
+    assert upper["kind"] == "half" and upper["mechanism"] == "noisy_half"
+    assert "coarse_laplace" in json.dumps(planned["products"]["ages"])
     assert Path(outcome["bundle"]) == bundle
     (row,) = pq.read_table(bundle / "data" / "upper.parquet").to_pylist()
     assert 0 <= row["share"] <= 1
@@ -136,21 +115,17 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
     """Toys that keep it, one that draws half its noise, and one without a law."""
     (tmp_path / "toy_contracts.py").write_text(PLUGIN)
     tests = Path(__file__).parents[1]
-    path = [tmp_path, DRIVER.parent, tests / "support"]
     suites = [*tests.glob("unit/test_mechanism_*.py"), tests / "unit/test_product_contract.py"]
-    command = [sys.executable, "-m", "pytest", "-p", "toy_contracts", "-p", "no:cacheprovider"]
+    options = ["-p", "toy_contracts", "-p", "no:cacheprovider", "-p", "no:xdist"]
     chosen = "coarse_laplace or noisy_half or half_the_noise or unknown"
-    done = subprocess.run(
-        [*command, "-q", "-rA", "--tb=no", f"--basetemp={tmp_path / 'runs'}", "-k", chosen]
-        + [str(suite) for suite in suites],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tests.parent,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))},
+    said = printed_in_fork(
+        _tested,
+        [*options, "-q", "-rA", "--tb=no", f"--basetemp={tmp_path / 'runs'}", "-k", chosen]
+        + [f"--rootdir={tests.parent}", *(str(suite) for suite in suites)],
+        tmp_path,
     )
     outcomes: dict[str, dict[str, set[str]]] = {}
-    for line in done.stdout.splitlines():
+    for line in said.splitlines():
         outcome, _, test = line.partition(" ")
         if outcome in ("PASSED", "FAILED", "ERROR") and "[" in test:
             name, _, rest = test.partition("[")
@@ -158,13 +133,19 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
             named = outcomes.setdefault(about, {}).setdefault(outcome, set())
             named.add(name.rpartition("::")[2])
     whole = outcomes["coarse_laplace"]["PASSED"]
-    assert len(whole) > 15, done.stdout + done.stderr
+    assert len(whole) > 15, said
     assert set(outcomes["coarse_laplace"]) == set(outcomes["noisy_half"]) == {"PASSED"}
     assert outcomes["half_the_noise"]["FAILED"] >= {
         "test_releases_follow_the_law",
         "test_its_errors_vary_together_as_stated",
     }
     assert "test_its_law_is_known_or_there_is_a_reason" in outcomes["unknown"]["FAILED"]
+
+
+def _tested(options: list[str], plugins: Path) -> None:
+    """Run tests in this process, which is a fork of the one whose tests these are not."""
+    sys.path[:0] = [str(plugins), str(TOYS)]
+    pytest.main(options)
 
 
 def test_a_name_is_taken_once() -> None:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from command_forks import forked
 
 from statpress.configs.loading import load
 from statpress.flows import cli
@@ -29,58 +30,43 @@ from statpress.tasks.release import runs
 from statpress.tasks.release.runs import PREPARED, open_run
 from statpress.tasks.source import guarding
 
-HELD = """\
-import pathlib, sys, time
-import importlib
-import statpress.flows.release
-import statpress.flows.runner
-from statpress.flows.cli import main
-from victims import InProcess
+def terminated(
+    agency: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> subprocess.CompletedProcess[str]:
+    """What a command that presses says and its exit code, where SIGTERM comes in a step."""
+    reached, work, before = agency.folder / "reached", agency.home.root / "work", os.getpid()
 
-reached, module, step = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), sys.argv.pop(1)
+    def held(*arguments: Any, **named: Any) -> None:
+        assert os.getpid() != before
+        assert len(agency.bundles()) == len(list(work.iterdir())) == 1
+        reached.touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            time.sleep(0.05)
 
-def held(*arguments, **named):
-    reached.touch()
-    while True:
-        time.sleep(0.05)
-
-setattr(importlib.import_module(module), step, held)
-statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
-main()
-"""
-
-
-def terminated(agency, module: str, step: str) -> tuple[int, str, str]:
-    """Press with the command line, which gets SIGTERM in a step; its exit code and what it says."""
-    reached = agency.folder / "reached"
-    command = [sys.executable, "-c", HELD, str(reached), module, step, "run", str(agency.config)]
-    command += ["--home", str(agency.home.root), "--no-orchestrator", "--json"]
-    path = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ | path)
-    until = time.monotonic() + 600
-    while not reached.exists():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    assert len(agency.bundles()) == len(list((agency.home.root / "work").iterdir())) == 1
-    process.terminate()
-    out, told = process.communicate(timeout=600)
-    assert list((agency.home.root / "work").iterdir()) == []
-    return process.returncode, out, told
+    monkeypatch.setattr(step, held)
+    home = ("--home", str(agency.home.root))
+    command = ("run", str(agency.config), *home, "--no-orchestrator", "--json")
+    done = forked(*command, cwd=agency.folder)
+    assert reached.exists(), done
+    assert list(work.iterdir()) == []
+    return done
 
 
-def test_a_terminated_run_leaves_no_folder(agency) -> None:
-    code, _, told = terminated(agency, "statpress.flows.release", "check_counts")
-    assert code == 130, told
+def test_a_terminated_run_leaves_no_folder(agency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = terminated(agency, monkeypatch, "statpress.flows.release.check_counts")
+    assert done.returncode == 130, done
     assert agency.bundles() == []
 
 
-def test_a_run_terminated_in_the_curators_report_is_published(agency) -> None:
+def test_a_run_terminated_in_the_curators_report_is_published(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agency.replace("publish:", "curator: {report: true}\npublish:")
-    code, out, told = terminated(agency, "statpress.tasks.release.curator_report", "true_errors")
-    assert code == 0, told
-    facts = json.loads(out)
+    step = "statpress.tasks.release.curator_report.true_errors"
+    done = terminated(agency, monkeypatch, step)
+    assert done.returncode == 0, done
+    facts = json.loads(done.stdout)
     assert facts["status"] == "published"
     verify_bundle(agency.releases / "first")
     assert [entry.kind for entry in agency.entries()] == [

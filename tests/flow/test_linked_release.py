@@ -252,9 +252,21 @@ def without_a_key(households: list[Any], persons: list[Any]) -> None:
     ("fault", "told"),
     [
         (orphan, "named by persons but not there: 1. Deliver the households that 'hid'"),
-        (key_twice, "with a person twice: 1. Give each person of a household a 'pid'"),
-        (household_twice, "more than one household: 1. Give every household one row"),
-        (without_a_key, "households without a key: 1. Fill 'hid' in every row of 'households'"),
+        pytest.param(
+            key_twice,
+            "with a person twice: 1. Give each person of a household a 'pid'",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            household_twice,
+            "more than one household: 1. Give every household one row",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            without_a_key,
+            "households without a key: 1. Fill 'hid' in every row of 'households'",
+            marks=pytest.mark.nightly,
+        ),
         (two_references, "FAILED in a structural zero: 1"),
     ],
 )
@@ -434,11 +446,11 @@ def test_known_totals_that_disagree_across_sections_are_refused_before_the_charg
 
 @pytest.fixture(scope="module")
 def copied(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An agency with a release of four copies in every format, as ``bundle``."""
+    """An agency with a release of two copies in every format, as ``bundle``."""
     agency = opened(founded(tmp_path_factory.mktemp("copied")))
     agency.replace("epsilon: 3,", "epsilon: 50,")
-    agency.replace("kind: linked,", "kind: linked, copies: 4,")
-    agency.replace("plots: false", "plots: false, formats: [parquet, csv, dta, sav]")
+    agency.replace("kind: linked,", "kind: linked, copies: 2,")
+    agency.replace("plots: false", "plots: false, formats: [parquet, dta, sav]")
     agency.bundle = agency.run(insecure_seed=4).bundle
     return agency
 
@@ -452,9 +464,9 @@ def test_in_every_copy_households_and_persons_go_together(copied: Any, pressed: 
     households, persons = release.households(copies=True), release.persons(copies=True)
     assert [*households] == ["tenure", "n_persons", "household_id", "copy"]
     assert [*persons] == ["relation", "age", "household_id", "person_id", "copy"]
-    assert households["household_id"].tolist() == list(range(1, 1601))
+    assert households["household_id"].tolist() == list(range(1, 801))
     assert persons["person_id"].tolist() == list(range(1, len(persons) + 1))
-    assert households.groupby("copy").size().to_dict() == dict.fromkeys(range(1, 5), 400)
+    assert households.groupby("copy").size().to_dict() == dict.fromkeys((1, 2), 400)
     merged = persons.merge(households, on="household_id", suffixes=("", "_own"))
     assert len(merged) == len(persons) and (merged["copy"] == merged["copy_own"]).all()
     sizes = persons.groupby("household_id").size()
@@ -501,7 +513,7 @@ def test_copies_of_households_answer_what_tables_do_and_more(copied: Any) -> Non
     child = persons.loc[persons["term"] == "relation[T.child]", "estimate"].item()
     assert -60 < child < -25  # children are under 18, their parents from 30 to 79
     text = (copied.bundle / "README.md").read_text()
-    assert "on each of the 4 sets in `survey_households_copies` and `survey_persons_copies`" in text
+    assert "on each of the 2 sets in `survey_households_copies` and `survey_persons_copies`" in text
     for asked in (
         lambda of: release.on_copies.mean("age", of=of),
         lambda of: release.on_copies.correlation("age", "n_persons", of=of),

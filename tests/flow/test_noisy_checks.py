@@ -128,7 +128,7 @@ def test_every_other_form_of_reading_counts_once(agency: Any) -> None:
     agency.source.with_suffix(".csv").write_text("age\n" + "\n".join(["7"] * N) + "\n")
     agency.text = CSV
     agency.config.write_text(CSV)
-    for form in ("", ", delimiter: ';'", ", null_values: [x]", "", ", delimiter: ';'"):
+    for form in ("", ", delimiter: ';'", ", null_values: [x]", ""):
         agency.config.write_text(CSV.replace("source.csv", f"source.csv{form}"))
         agency.run()
     assert looks(agency) == 3

@@ -121,7 +121,7 @@ def test_what_was_left_open_is_said(press: Any) -> None:
     assert "uniform over the cells" not in readme
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("suffix", ["parquet", pytest.param("csv", marks=pytest.mark.nightly)])
 def test_everything_follows_from_the_table(press: Any, case: str, suffix: str) -> None:
     bundle = press(case)
     done = reprint(bundle, from_options([f"publish.formats=[{suffix}]", "title=Anew"])).bundle

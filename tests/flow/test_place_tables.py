@@ -214,8 +214,9 @@ def test_the_curator_sees_true_errors_and_an_audit_holds(places: Any) -> None:
     assert "cells whose 95 % interval holds the count" in text
     assert outcome.bundle is not None
     places.replace_products(PRODUCTS.partition("  totals:")[0].replace("0.6", "1"))
+    places.replace("epsilon: 3.0", "epsilon: 8.0")  # the larger the loss, the fewer runs tell
     order = PlannedOrder.of(Order(places.config))
-    found = audit(order.release, order.plan, runs=400, announce=lambda text: None, insecure_seed=8)
+    found = audit(order.release, order.plan, runs=150, announce=lambda text: None, insecure_seed=8)
     (people,) = found
     assert people.caught and not people.contradicted  # the twin has half the noise
     assert people.blind is None
@@ -426,7 +427,9 @@ def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
     assert opened.columns.keys() == {"age", "pay"}
 
 
-@pytest.mark.parametrize("frame", ["add_remove", "units"])
+@pytest.mark.parametrize(
+    "frame", ["add_remove", pytest.param("units", marks=pytest.mark.nightly)]
+)
 def test_records_have_places_where_the_size_is_private(with_records: Any, frame: str) -> None:
     """There are as many as estimated, and each has a place; absent ones have neither."""
     if frame == "units":

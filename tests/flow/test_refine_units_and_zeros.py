@@ -93,7 +93,7 @@ def read(folder: Path, stem: str) -> Any:
     return pq.read_table(folder / "data" / f"{stem}.parquet")
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("suffix", ["parquet", pytest.param("csv", marks=pytest.mark.nightly)])
 def test_what_the_bundle_holds_is_rederived_bit_for_bit(
     press: Any, case: str, tmp_path: Path, suffix: str
 ) -> None:

@@ -31,7 +31,6 @@ from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.release import made_up
 from statpress.tasks.release.made_up import make_up
-from statpress.tasks.release.quality_gates import Inspector
 
 CONFIG = """
 title: Pay & <conditions>
@@ -94,11 +93,9 @@ def rehearsed(folder: Path, **options: str) -> dict[str, Any]:
 
 
 def test_it_looks_like_a_release_says_that_it_is_none_and_opens_and_leaves_nothing_else(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.runner.Inspector", Inspector)  # in its own process
-        first = rehearsed(folder)
+    first = rehearsed(folder)
     bundle = Path(first["bundle"])
     assert bundle.parent == folder / "rehearsals"
     assert "rehearsal" in bundle.name and bundle.name.endswith("-NOT-PUBLISHABLE")

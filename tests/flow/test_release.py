@@ -4,10 +4,12 @@ import csv
 import json
 import os
 import re
+import shutil
 import stat
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +32,15 @@ from statpress.tasks.release import steps as pipeline
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 
 
-def test_bundle_holds_what_was_planned(agency) -> None:
-    outcome = agency.run()
-    plan = load(agency.config).plan()
-    bundle = outcome.bundle
-    assert bundle == agency.releases / "first"
+def opened(agency: Any) -> Any:
+    """The agency as it is."""
+    return agency
+
+
+def test_bundle_holds_what_was_planned(pressed) -> None:
+    plan = load(pressed.config).plan()
+    bundle = pressed.bundle
+    assert bundle == pressed.releases / "first"
     manifest = verify_bundle(bundle)
     assert manifest["publishable"] is True
     assert {path.name for path in (bundle / "data").iterdir()} == {
@@ -54,7 +60,7 @@ def test_bundle_holds_what_was_planned(agency) -> None:
     assert [row["age"] for row in rows] == [
         str(v).removesuffix(".0") for v in people["age"].to_pylist()
     ]
-    assert (bundle / "config.yaml").read_text() == agency.config.read_text()
+    assert (bundle / "config.yaml").read_text() == pressed.config.read_text()
     privacy = json.loads((bundle / "privacy.json").read_text())
     assert Decimal(privacy["epsilon"]) == plan.epsilon <= 1
     assert Decimal(privacy["delta"]) == plan.delta == Decimal("1e-6")
@@ -73,8 +79,8 @@ def test_bundle_holds_what_was_planned(agency) -> None:
     }
 
 
-def test_debiased_table_is_the_counts_without_the_pseudocount(agency) -> None:
-    bundle = agency.run().bundle
+def test_debiased_table_is_the_counts_without_the_pseudocount(pressed) -> None:
+    bundle = pressed.bundle
     stated = json.loads((bundle / "privacy.json").read_text())["products"]["births"]
     kappa = float(Fraction(stated["pseudocount"]))
     births = pq.read_table(bundle / "data" / "births.parquet")["born"].to_pylist()
@@ -103,30 +109,29 @@ def test_ledger_holds_the_charge_and_the_publication(agency) -> None:
 
 
 def test_runs_add_up_until_the_budget_is_spent(agency) -> None:
+    agency.amend(epsilon="2")
     agency.replace(", name: first", "")
-    first, second, third = agency.run(), agency.run(), None
+    first, second = agency.run(), agency.run()
     assert first.bundle != second.bundle
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         spent = ledger.account("testdata").spent
     assert spent["epsilon"] == 2 * Decimal(first.epsilon)
-    agency.run()
     before = agency.entries()
     with pytest.raises(InsufficientBudgetError):
-        third = agency.run()
-    assert third is None
+        agency.run()
     assert agency.entries() == before
-    assert len(agency.bundles()) == 3
+    assert len(agency.bundles()) == 2
 
 
-def test_nothing_is_left_behind_and_what_is_kept_is_private(agency) -> None:
-    agency.run()
-    assert list((agency.home.root / "work").iterdir()) == []
-    assert [path.name for path in agency.bundles()] == ["first"]
-    for folder in (agency.home.root, *(agency.home.root / n for n in ("work", "curator"))):
+def test_nothing_is_left_behind_and_what_is_kept_is_private(pressed) -> None:
+    home = pressed.home
+    assert list((home.root / "work").iterdir()) == []
+    assert [path.name for path in pressed.bundles()] == ["first"]
+    for folder in (home.root, *(home.root / n for n in ("work", "curator"))):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for file in (agency.home.root / "curator").iterdir():
+    for file in (home.root / "curator").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(agency.home.ledger.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.ledger.stat().st_mode) == 0o600
 
 
 def test_a_killed_runs_folders_are_removed_and_a_live_ones_are_not(agency) -> None:
@@ -195,7 +200,12 @@ def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("region", "Zyx-canary-7719"), ("age", 4.0), ("pay", 48_151_623.42)]
+    ("column", "value"),
+    [
+        ("region", "Zyx-canary-7719"),
+        pytest.param("age", 4.0, marks=pytest.mark.nightly),
+        pytest.param("pay", 48_151_623.42, marks=pytest.mark.nightly),
+    ],
 )
 def test_release_gate_finds_a_value_outside_the_domain(
     agency, monkeypatch: pytest.MonkeyPatch, column: str, value: object
@@ -232,8 +242,8 @@ def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
     assert (agency.releases / "first" / "theirs").read_text() == "x"
 
 
-def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
-    bundle = agency.run().bundle
+def test_verify_against_the_ledger_finds_a_resealed_bundle(pressed, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(pressed.bundle, tmp_path / "first"))
     manifest = verify_bundle(bundle)
     from statpress.tasks.bundle.manifest import seal
 
@@ -242,7 +252,7 @@ def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
     seal(bundle, facts)
     resealed = verify_bundle(bundle)
     with pytest.raises(BundleVerificationError, match="another seal"):
-        check_bundle(agency.home, bundle, resealed)
+        check_bundle(pressed.home, bundle, resealed)
 
 
 def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monkeypatch) -> None:

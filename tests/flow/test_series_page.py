@@ -376,7 +376,10 @@ class BrokenError(Exception):
     """Stands for whatever may be wrong with a page."""
 
 
-@pytest.mark.parametrize("failure", [BrokenError, OSError, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "failure",
+    [BrokenError, *(pytest.param(e, marks=pytest.mark.nightly) for e in (OSError, KeyboardInterrupt))],
+)
 def test_no_page_can_fail_or_undo_a_publication(
     agency: Any, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
 ) -> None:
@@ -403,7 +406,7 @@ def test_no_page_can_fail_or_undo_a_publication(
 def test_whoever_publishes_refreshes_the_page(agency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An approved bundle, and one that the ledger had missed."""
     office = Office(agency, monkeypatch).on("2026-05-11")
-    office.deliver("2026-01", "2026-02")
+    office.deliver("2026-01")
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[], unsigned=True)
     office.release("2026-01")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from statpress.tasks.release.quality_gates import Between
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "census2000.yaml")
 PROGRAM = """
@@ -103,3 +106,24 @@ def test_an_import_spares_what_only_a_release_needs(statement: str, spared: set[
     modules = set(done.stdout.split())
     assert any(name.startswith("statpress.mechanisms.marginals") for name in modules)
     assert modules & spared == set()
+
+
+MODULES_OF_THE_QUALITY_PROCESS = """
+import sys
+from statpress.tasks.release import quality_process as process
+process.tasks_of_parent = lambda: (iter(sys.argv[1:]), sys.stdout)
+process.main()
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+def test_the_quality_process_does_not_load_what_it_does_not_use() -> None:
+    request = {"gate": "gate", "rows": [Between("x", 1, 1).as_row(1)]}
+    command = [sys.executable, "-c", MODULES_OF_THE_QUALITY_PROCESS, json.dumps(request)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert json.loads(done.stdout)["success"]
+    loaded = done.stderr.split()
+    assert {"pandas._libs.lib", "scipy.stats"} <= {*loaded}
+    assert not any(name.startswith(("scipy.stats.", "sqlalchemy.", "pyspark.")) for name in loaded)

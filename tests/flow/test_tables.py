@@ -84,6 +84,7 @@ def test_the_true_counts_are_within_the_noise(pressed: Any) -> None:
     assert 0.5 < spread / rows[0]["standard_error"] < 1.6
 
 
+@pytest.mark.nightly
 def test_a_seed_gives_the_same_tables_and_marks_the_bundle(tables: Any) -> None:
     tables.replace("epsilon: 1.0", "epsilon: 0.5")
     first = tables.run(insecure_seed=7).bundle

@@ -101,6 +101,7 @@ def test_what_is_published_is_possible_and_not_padded(pressed: Any) -> None:
     assert all(0 < total < 479 for total in sums)
 
 
+@pytest.mark.nightly
 def test_a_seed_repeats_the_choice_of_records_too(units: Any) -> None:
     units.replace("epsilon: 1.0", "epsilon: 0.5")
     first = units.run(insecure_seed=3).bundle

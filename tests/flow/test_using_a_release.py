@@ -83,7 +83,16 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", commands())
+def one_of_each(found: list[str]) -> list[Any]:
+    """All commands, of which by day only the first of each name is run."""
+    first = {command.split()[0]: command for command in reversed(found)}
+    by_night = pytest.mark.nightly
+    return [
+        each if each in first.values() else pytest.param(each, marks=by_night) for each in found
+    ]
+
+
+@pytest.mark.parametrize("command", one_of_each(commands()))
 def test_the_commands_of_the_page_say_what_the_library_does(
     command: str, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,13 @@ from typing import Any
 import pyarrow.parquet as pq
 from frozen import ALIKE
 
+PRESS = """
+import statpress.flows.runner
+from victims import InProcess
+statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
+from statpress.flows.cli import main
+main()
+"""
 COLUMNS = ("region", "happy", "female", "prestige", "educ", "tvhours")
 
 
@@ -26,10 +33,13 @@ def survey(agency: Any, *, screen: str = "no") -> Path:
     data = files("statpress.tasks.source") / "demo" / "happiness.parquet"
     agency.write_source(pq.read_table(str(data)))
     agency.register(dataset="happiness", n_records=17_137, epsilon="10")
-    command = [str(Path(sys.executable).with_name("statpress")), "run", str(agency.config)]
+    agency.replace("publish: {", "publish: {plots: false, ")
+    command = [sys.executable, "-c", PRESS, "run", str(agency.config)]
     command += [f"--home={agency.home.root}", "--no-orchestrator", "--insecure-seed=5", "--json"]
+    path = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
     done = subprocess.run(
-        command, cwd=agency.folder, env=os.environ | ALIKE, capture_output=True, text=True
-    )
+        command, cwd=agency.folder, env=os.environ | ALIKE | {"PYTHONPATH": path},
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return Path(json.loads(done.stdout)["bundle"])
