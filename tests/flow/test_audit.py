@@ -42,6 +42,7 @@ domain:
 publish: {{directory: releases}}
 """
 RECORDS = "unit: record, n_records: 400"
+ONE_PAIR = "{kind: microdata, mechanism: marginals, columns: [region, pay], screen: 'no'}"
 MARGINALS = "{kind: microdata, mechanism: marginals, columns: [region, pay, born]}"
 
 
@@ -128,7 +129,7 @@ def test_a_mechanism_with_half_its_noise_is_refused(
     [
         ("{kind: table, mechanism: laplace, columns: [age]}", 300, 300),
         ("{kind: table, mechanism: bootstrap, columns: [age]}", 300, 300),
-        (MARGINALS, 100, 8),
+        (ONE_PAIR, 200, 8),
         pytest.param(MARGINALS, 100, 100, marks=pytest.mark.nightly),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ def year(moved: int) -> pa.Table:
     )
 
 
-@pytest.fixture
-def bundles(agency: Any) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def following(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An agency with releases of two years, as ``made``, whose bundles nobody changes."""
+    agency = founded(tmp_path_factory.mktemp("following"))
     text = agency.text
     start, end = text.index("  people:"), text.index("publish:")
     agency.replace(text[start:end], WIDE)
@@ -49,7 +52,14 @@ def bundles(agency: Any) -> tuple[Path, Path]:
         if made:
             agency.replace("name: first", f"name: {name}")
         made.append(agency.run(insecure_seed=3 + moved).bundle)
-    return made[0], made[1]
+    agency.made = made[0], made[1]
+    return agency
+
+
+@pytest.fixture
+def bundles(following: Any) -> tuple[Path, Path]:
+    found: tuple[Path, Path] = following.made
+    return found
 
 
 def test_what_changed_is_found_and_nothing_else(bundles: tuple[Path, Path]) -> None:
@@ -91,10 +101,10 @@ def test_the_terminal_says_what_the_library_does(
     assert len(later.on_copies.change(earlier).mean("pay").facts["cells"]) == 1
 
 
-def test_another_definition_breaks_the_series(agency: Any, bundles: tuple[Path, Path]) -> None:
-    agency.replace("upper: 100, bins: 5", "upper: 200, bins: 5")
-    agency.replace("name: second", "name: third")
-    third = statpress.open(agency.run(insecure_seed=4).bundle)
+def test_another_definition_breaks_the_series(following: Any, bundles: tuple[Path, Path]) -> None:
+    following.replace("upper: 100, bins: 5", "upper: 200, bins: 5")
+    following.replace("name: second", "name: third")
+    third = statpress.open(following.run(insecure_seed=4).bundle)
     second = statpress.open(bundles[1])
     with pytest.raises(QueryError, match="'pay' is declared otherwise"):
         third.change(second).mean("pay")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -116,16 +118,20 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
     (tmp_path / "toy_contracts.py").write_text(PLUGIN)
     tests = Path(__file__).parents[1]
     suites = [*tests.glob("unit/test_mechanism_*.py"), tests / "unit/test_product_contract.py"]
-    options = ["-p", "toy_contracts", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    path = [tmp_path, TOYS, tests / "support"]
+    command = [sys.executable, "-m", "pytest", "-p", "toy_contracts", "-p", "no:cacheprovider"]
     chosen = "coarse_laplace or noisy_half or half_the_noise or unknown"
-    said = printed_in_fork(
-        _tested,
-        [*options, "-q", "-rA", "--tb=no", f"--basetemp={tmp_path / 'runs'}", "-k", chosen]
-        + [f"--rootdir={tests.parent}", *(str(suite) for suite in suites)],
-        tmp_path,
+    done = subprocess.run(
+        [*command, "-q", "-rA", "--tb=no", f"--basetemp={tmp_path / 'runs'}", "-k", chosen]
+        + [str(suite) for suite in suites],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tests.parent,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))},
     )
     outcomes: dict[str, dict[str, set[str]]] = {}
-    for line in said.splitlines():
+    for line in done.stdout.splitlines():
         outcome, _, test = line.partition(" ")
         if outcome in ("PASSED", "FAILED", "ERROR") and "[" in test:
             name, _, rest = test.partition("[")
@@ -133,19 +139,13 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
             named = outcomes.setdefault(about, {}).setdefault(outcome, set())
             named.add(name.rpartition("::")[2])
     whole = outcomes["coarse_laplace"]["PASSED"]
-    assert len(whole) > 15, said
+    assert len(whole) > 15, done.stdout + done.stderr
     assert set(outcomes["coarse_laplace"]) == set(outcomes["noisy_half"]) == {"PASSED"}
     assert outcomes["half_the_noise"]["FAILED"] >= {
         "test_releases_follow_the_law",
         "test_its_errors_vary_together_as_stated",
     }
     assert "test_its_law_is_known_or_there_is_a_reason" in outcomes["unknown"]["FAILED"]
-
-
-def _tested(options: list[str], plugins: Path) -> None:
-    """Run tests in this process, which is a fork of the one whose tests these are not."""
-    sys.path[:0] = [str(plugins), str(TOYS)]
-    pytest.main(options)
 
 
 def test_a_name_is_taken_once() -> None:

@@ -30,6 +30,7 @@ from statpress.tasks.release import runs
 from statpress.tasks.release.runs import PREPARED, open_run
 from statpress.tasks.source import guarding
 
+
 def terminated(
     agency: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> subprocess.CompletedProcess[str]:

@@ -232,7 +232,17 @@ def test_nothing_is_sent_unless_it_is_configured(
         assert serving.events == []
 
 
-@pytest.mark.parametrize("broken", ["nobody answers", "refused", "status 500", "no client", "yaml"])
+BY_NIGHT = ("refused", "no client", "yaml")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "nobody answers",
+        "status 500",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in BY_NIGHT),
+    ],
+)
 def test_what_goes_wrong_with_events_delays_a_release_shortly_and_changes_nothing(
     agency: Any, monkeypatch: pytest.MonkeyPatch, broken: str, tmp_path: Path
 ) -> None:

@@ -246,7 +246,9 @@ def test_add_remove(places: Any) -> None:
     assert stated["products"]["people"]["adjacency"] == "add_remove"
 
 
-@pytest.mark.parametrize("fixture", ["places", "with_records"])
+@pytest.mark.parametrize(
+    "fixture", [pytest.param("places", marks=pytest.mark.nightly), "with_records"]
+)
 def test_a_rehearsal_needs_no_source(
     fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,9 +429,7 @@ def test_records_have_the_places_of_the_tables(with_records: Any) -> None:
     assert opened.columns.keys() == {"age", "pay"}
 
 
-@pytest.mark.parametrize(
-    "frame", ["add_remove", pytest.param("units", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("frame", ["add_remove", pytest.param("units", marks=pytest.mark.nightly)])
 def test_records_have_places_where_the_size_is_private(with_records: Any, frame: str) -> None:
     """There are as many as estimated, and each has a place; absent ones have neither."""
     if frame == "units":

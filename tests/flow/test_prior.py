@@ -135,7 +135,7 @@ def test_a_chain_of_releases_hands_on_what_was_learnt(following: Any) -> None:
     assert rows <= a + b + c + a * b + a * c + b * c
 
 
-@pytest.mark.parametrize("formats", ["[csv]", "[parquet]"])
+@pytest.mark.parametrize("formats", [pytest.param("[csv]", marks=pytest.mark.nightly), "[parquet]"])
 def test_what_is_read_back_is_what_was_used(following: Any, formats: str) -> None:
     """Records of the same bundle follow from it: their shares are those of the model, rounded."""
     office = following

@@ -185,19 +185,19 @@ def test_exact_gates_answer_as_often_as_the_limit_says(
 ) -> None:
     """The scan for a count by exact answers: checks loosened step by step until a run passes."""
     agency.home.ledger.unlink()
-    agency.register(max_looks=4)
+    agency.register(max_looks=2)
     asked = []
     real = scanning.scan
     monkeypatch.setattr(scanning, "scan", lambda *a, **k: asked.append(1) or real(*a, **k))
-    for number, share in enumerate(LIMITS[:8]):
+    for number, share in enumerate(LIMITS[:4]):
         checks = f"checks: {{age: {{outside_at_most: {share}}}}}\nproducts:"
         text = agency.text.replace("products:", checks).replace("epsilon: 1.0", "epsilon: 1.0e-3")
         agency.config.write_text(text.replace("name: first", f"name: scan-{number}"))
         with contextlib.suppress(QualityGateError, RefusalLimitError):
             agency.run()
-    assert len(asked) == 4
+    assert len(asked) == 2
     account = Ledger.open(agency.home.ledger).account("testdata")
-    assert account.closed and account.open_looks == 4
+    assert account.closed and account.open_looks == 2
 
 
 def test_a_stop_that_cannot_be_noted_says_so(surplus: Any, monkeypatch: pytest.MonkeyPatch) -> None:

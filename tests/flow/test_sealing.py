@@ -76,28 +76,30 @@ def test_every_function_of_the_pipeline_that_touches_private_things_is_a_step() 
     assert unsealed(twin) == ["check_input", "check_counts"]
 
 
-def test_the_source_is_read_by_the_pipeline_alone() -> None:
-    readers = []
-    for path in (*(ROOT / "tasks").rglob("*.py"), *(ROOT / "flows").rglob("*.py")):
-        names = {
-            getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(ast.parse(path.read_text()))
-        }
-        if names & {"aggregates", "scanning", "open_source"}:
-            readers.append(path.name)
-    assert sorted(readers) == ["aggregates.py", "duckdb.py", "scanning.py"]
-
-
-def test_only_the_steps_count_the_source_and_no_made_up_run_can_name_it() -> None:
-    """What counts is given a source; audits and rehearsals give it files that they made up."""
-    users = {
-        path.name: {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(tree)}
+@pytest.fixture(scope="module")
+def users() -> dict[Path, set[str]]:
+    """What the files of tasks and flows name."""
+    return {
+        path: {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(tree)}
         for path in (*(ROOT / "tasks").rglob("*.py"), *(ROOT / "flows").rglob("*.py"))
         for tree in [ast.parse(path.read_text())]
     }
-    counting = {name for name, used in users.items() if used & {"scan_of", "counted_of"}}
-    assert counting == {"steps.py", "audit.py", "made_up.py"}
-    assert "source_of" in users["steps.py"]
-    named = users["audit.py"] | users["made_up.py"]
+
+
+def test_the_source_is_read_by_the_pipeline_alone(users: dict[Path, set[str]]) -> None:
+    reading = {"aggregates", "scanning", "open_source"}
+    readers = [path.name for path, used in users.items() if used & reading]
+    assert sorted(readers) == ["aggregates.py", "duckdb.py", "scanning.py"]
+
+
+def test_only_the_steps_count_the_source_and_no_made_up_run_can_name_it(
+    users: dict[Path, set[str]],
+) -> None:
+    """What counts is given a source; audits and rehearsals give it files that they made up."""
+    counting = {p.name: used for p, used in users.items() if used & {"scan_of", "counted_of"}}
+    assert counting.keys() == {"steps.py", "audit.py", "made_up.py"}
+    assert "source_of" in counting["steps.py"]
+    named = counting["audit.py"] | counting["made_up.py"]
     assert not named & {"source_of", "located", "open_ledger", "Home"}
 
 

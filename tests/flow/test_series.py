@@ -41,7 +41,12 @@ MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 
 @pytest.fixture
 def office(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Office:
-    return Office(agency, monkeypatch).on("2026-05-11")
+    """An office whose months have one column, which is counted in less time than four."""
+    made = Office(agency, monkeypatch).on("2026-05-11")
+    start, end = agency.text.index("  age:"), agency.text.index("products:")
+    agency.replace(agency.text[start:end], "")
+    made.table = made.table.select(["region"])
+    return made
 
 
 def test_due_periods_are_released_in_order_each_in_its_place(office: Office) -> None:

@@ -378,7 +378,10 @@ class BrokenError(Exception):
 
 @pytest.mark.parametrize(
     "failure",
-    [BrokenError, *(pytest.param(e, marks=pytest.mark.nightly) for e in (OSError, KeyboardInterrupt))],
+    [
+        BrokenError,
+        *(pytest.param(e, marks=pytest.mark.nightly) for e in (OSError, KeyboardInterrupt)),
+    ],
 )
 def test_no_page_can_fail_or_undo_a_publication(
     agency: Any, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]

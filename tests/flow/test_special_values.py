@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,14 @@ def amounts() -> np.ndarray:
     return np.concatenate([np.zeros(ZEROS), np.full(UNKNOWN, CODE), drawn])
 
 
-@pytest.fixture
-def bundle(agency: Any, request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(scope="module")
+def bundle(
+    founded: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Any:
+    """A bundle with values in the middle of cells or by their slope, which nobody changes."""
+    agency = founded(tmp_path_factory.mktemp("gains"))
     text = DOMAIN.replace("share: 0.4", f"share: 0.4, within_cells: {request.param}")
     start, end = agency.text.index("domain:"), agency.text.index("publish:")
     agency.replace(agency.text[start:end], text)

@@ -120,8 +120,17 @@ def stopped_by_the_orchestrator() -> BaseException:
     return TerminationSignal(signal=15)
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, stopped_by_the_orchestrator])
-@pytest.mark.parametrize("moment", ["in the curator's report", "in an upload"])
+@pytest.mark.parametrize(
+    ("moment", "interruption"),
+    [
+        ("in the curator's report", KeyboardInterrupt),
+        ("in an upload", stopped_by_the_orchestrator),
+        pytest.param("in an upload", KeyboardInterrupt, marks=pytest.mark.nightly),
+        pytest.param(
+            "in the curator's report", stopped_by_the_orchestrator, marks=pytest.mark.nightly
+        ),
+    ],
+)
 def test_a_published_run_that_is_told_to_end_says_what_is_left_to_upload(
     releasing: Any,
     folders: Folders,

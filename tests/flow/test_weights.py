@@ -244,7 +244,9 @@ def test_a_config_at_fault_is_refused_by_file_and_line(weighted: Any, fault: str
     assert not any(each.kind == "charge" for each in weighted.entries())
 
 
-@pytest.mark.parametrize("weight", [-0.5, 50.5, None])
+@pytest.mark.parametrize(
+    "weight", [50.5, *(pytest.param(each, marks=pytest.mark.nightly) for each in (-0.5, None))]
+)
 def test_a_weight_out_of_its_range_is_refused_before_the_charge(
     weighted: Any, weight: float | None
 ) -> None:
