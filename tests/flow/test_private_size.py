@@ -291,7 +291,7 @@ def test_the_command_registers_it_without_a_size(private: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "epsilon"), [(250, 15), pytest.param(2000, 3, marks=pytest.mark.nightly)]
+    ("runs", "epsilon"), [(500, 9), pytest.param(2000, 3, marks=pytest.mark.nightly)]
 )
 def test_it_is_audited_with_a_unit_more(private: Any, runs: int, epsilon: int) -> None:
     """The larger the loss, the fewer releases tell a twin."""

@@ -90,17 +90,11 @@ def press(
     agency: Any,
     tmp_path_factory: pytest.TempPathFactory,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], Path]:
-    """A copy of a bundle of each case, made when first asked for.
-
-    Any distance counts as one in that of ``units``.
-    """
+    """A copy of a bundle of each case, made when first asked for."""
 
     def pressed(case: str) -> Path:
         if case not in MADE:
-            if case == "units":
-                monkeypatch.setattr(beside, "MOST_APART", -1e9)
             CASES[case](agency)
             bundle = agency.run(insecure_seed=5).bundle
             check_bundle(agency.home, bundle, verify_bundle(bundle))
@@ -247,9 +241,15 @@ def test_records_do_not_differ_from_what_stands_beside_them(press: Any) -> None:
     assert APART not in " ".join(readme.split())
 
 
-def test_the_readme_says_where_they_do(press: Any) -> None:
-    readme = (press("units") / "README.md").read_text()
-    assert " ".join(readme.split()).count(APART) == 2  # the records of wide, and of small
+def test_the_readme_says_where_they_do(agency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where any distance counts as one, and with a product less than the others have."""
+    monkeypatch.setattr(beside, "MOST_APART", -1e9)
+    messy(agency)
+    start, end = agency.text.index("  wide:"), agency.text.index("  small:")
+    agency.replace(agency.text[start:end], "")
+    agency.replace("share: 0.2", "share: 0.7")
+    readme = (agency.run(insecure_seed=5).bundle / "README.md").read_text()
+    assert " ".join(readme.split()).count(APART) == 1  # the records of small
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
