@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -12,9 +11,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from command_forks import forked, printed_in_fork
 
 TOYS = Path(__file__).parent / "toys"
+SUPPORT = Path(__file__).parents[1] / "support"
 PRODUCTS = """\
 products:
   ages: {kind: table, mechanism: coarse_laplace, columns: [age], share: 0.3}
@@ -32,18 +31,39 @@ def toyed(agency: Any) -> Any:
     return agency
 
 
+def python(*arguments: str) -> Any:
+    """What a process prints that finds the toys and what tests share."""
+    path = os.pathsep.join(map(str, (TOYS, SUPPORT)))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+IN_TURN = """\
+import json, sys
+from pathlib import Path
+import toys
+import statpress.flows.runner
+from command_forks import forked
+from victims import InProcess
+
+statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
+said = [forked(*each, "--json", cwd=Path.cwd()) for each in json.loads(sys.argv[1])]
+assert [each.returncode for each in said] == [0] * len(said), said
+print(json.dumps([json.loads(each.stdout) for each in said]))
+"""
+
+
 def in_turn(*commands: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What each of the commands says, in forks of one that has registered the toys."""
-    said: list[dict[str, Any]] = json.loads(printed_in_fork(_in_turn, commands))
+    """What each of the commands says, in forks of one process."""
+    said: list[dict[str, Any]] = python("-c", IN_TURN, json.dumps(commands))
     return said
-
-
-def _in_turn(commands: tuple[tuple[str, ...], ...]) -> None:
-    sys.path.insert(0, str(TOYS))
-    importlib.import_module("toys")
-    said = [forked(*each, "--json", cwd=Path.cwd()) for each in commands]
-    assert [each.returncode for each in said] == [0] * len(said), said
-    print(json.dumps([json.loads(each.stdout) for each in said]))
 
 
 def test_a_release_with_a_mechanism_and_a_kind_from_outside(toyed: Any) -> None:
@@ -117,8 +137,8 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
     """Toys that keep it, one that draws half its noise, and one without a law."""
     (tmp_path / "toy_contracts.py").write_text(PLUGIN)
     tests = Path(__file__).parents[1]
-    suites = [*tests.glob("unit/test_mechanism_*.py"), tests / "unit/test_product_contract.py"]
     path = [tmp_path, TOYS, tests / "support"]
+    suites = [*tests.glob("unit/test_mechanism_*.py"), tests / "unit/test_product_contract.py"]
     command = [sys.executable, "-m", "pytest", "-p", "toy_contracts", "-p", "no:cacheprovider"]
     chosen = "coarse_laplace or noisy_half or half_the_noise or unknown"
     done = subprocess.run(
