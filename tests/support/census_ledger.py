@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import replay
-from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.entries import ZERO_HASH, Entry, entry_hash
 from statpress.tasks.ledger.ledger import Ledger
 
 TERMS: dict[str, Any] = {
@@ -46,6 +46,26 @@ def void(ledger: Ledger, run_id: str = "run-1", reason: str = "late") -> Any:
 def publish(ledger: Ledger, run_id: str = "run-1", **changes: Any) -> Any:
     fields = {"run_id": run_id, "dataset": "census", "bundle": "releases/one"}
     return ledger.publish(**{**fields, "manifest_sha256": "b" * 64, **changes})
+
+
+def long_history(runs: int) -> list[Entry]:
+    """A registration, then charges that are drawn at once, written without the ledger."""
+    limit = {"epsilon": str(runs), "delta": "0", "policy": "basic", "dataset": "census"}
+    rows: list[tuple[str, dict[str, Any]]] = [("register", {**limit, **TERMS})]
+    for number in range(1, runs + 1):
+        run = {"dataset": "census", "run_id": f"old-{number}"}
+        loss = {"epsilon": "0.5", "delta": "0", "rho": "0.125", "rho_delta": "0"}
+        spent = {"epsilon": f"{number / 2:g}", "delta": "0", "rho": f"{number / 8:.15g}"}
+        body = {**run, **loss, **TERMS, "spent": {**spent, "rho_delta": "0"}, "mechanisms": []}
+        body |= {"config_sha256": "a" * 64, "insecure_seed": False, "version": "0.1.0"}
+        rows += [("charge", body), ("draw", run)]
+    entries, previous = [], ZERO_HASH
+    for sequence, (kind, body) in enumerate(rows, start=1):
+        body = {**body, "created": "2026-01-01T00:00:00+00:00"}
+        hash_ = entry_hash(sequence, kind, body, previous)
+        entries.append(Entry(sequence, kind, body, previous, hash_))
+        previous = hash_
+    return entries
 
 
 def assert_plain(error: StatpressError) -> None:

@@ -159,7 +159,10 @@ def privacy_loss_distributions() -> ModuleType:
     return privacy_loss_distribution
 
 
-@pytest.mark.parametrize(("kappa", "m"), [(1, 40), (7, 300), (40, 5_000)])
+@pytest.mark.parametrize(
+    ("kappa", "m"),
+    [(7, 300), pytest.param(1, 40, marks=FULL), pytest.param(40, 5_000, marks=FULL)],
+)
 def test_against_dp_accounting(kappa: int, m: int) -> None:
     pld = privacy_loss_distributions()
     frame = {"n_records": 500, "n_cells": 12}
@@ -199,7 +202,7 @@ def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize(
-    "n_cells", [2, 10, 2**62, *(pytest.param(n, marks=FULL) for n in (3, 10**6))]
+    "n_cells", [2, 2**62, *(pytest.param(n, marks=FULL) for n in (3, 10, 10**6))]
 )
 @pytest.mark.parametrize("kappa", [Fraction(1, 10**6), Fraction(1, 3), Fraction(5), Fraction(900)])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 7), (10, 24), (10**9, 16)])

@@ -485,7 +485,7 @@ def test_an_account_has_periods_of_one_length(ledger: Ledger) -> None:
     assert spend(ledger, "run-2", "0.1", "2026-Q1").body["period"] == "2026-Q1"
 
 
-@pytest.mark.parametrize("accounts", [8, pytest.param(12, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("accounts", [6, pytest.param(12, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(
     tmp_path: Path, design: str, accounts: int

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from census_ledger import KEY, assert_plain, charge, draw, publish, register
+from census_ledger import KEY, assert_plain, charge, draw, long_history, publish, register
 
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, UnregisteredDatasetError
 from statpress.tasks.ledger import ledger_table as ledger_guards
@@ -291,18 +291,17 @@ def test_the_first_flaw_is_named_whatever_its_nature(ledger: Ledger, path: Path)
         assert caught.value.sequence == sequence
 
 
-@pytest.mark.parametrize("charges", [2, 1001])
-def test_a_kept_error_does_not_hold_the_ledger_at_an_old_moment(
-    ledger: Ledger, path: Path, charges: int
-) -> None:
+@pytest.mark.parametrize("runs", [1, 501])
+def test_a_kept_error_does_not_hold_the_ledger_at_an_old_moment(path: Path, runs: int) -> None:
     """An error carries its traceback, and the traceback a cursor that is half read."""
-    for number in range(charges):
-        charge(ledger, f"run-{number}", epsilon="0.0001")
-    with pytest.raises(LedgerIntegrityError) as kept:
-        ledger.verify(lambda body: loss(1, 1))
-    with Ledger.open(path) as other:
-        charge(other, "last")
-        assert other.verify().entries == charges + 2
-    assert ledger.verify().entries == charges + 2
-    assert len(list(ledger.entries())) == charges + 2
+    entries = 2 * runs + 2
+    with Ledger.open(path) as ledger:
+        ledger.restore(iter(long_history(runs)))
+        with pytest.raises(LedgerIntegrityError) as kept:
+            ledger.verify(lambda body: loss(1, 1))
+        with Ledger.open(path) as other:
+            charge(other, "last")
+            assert other.verify().entries == entries
+        assert ledger.verify().entries == entries
+        assert len(list(ledger.entries())) == entries
     assert kept.value.sequence == 2

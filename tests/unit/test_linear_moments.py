@@ -149,21 +149,21 @@ def test_a_weak_matrix_has_the_set_of_anderson_and_rubin() -> None:
         number(2), REGRESSORS,
     )  # fmt: skip
     assert not made.is_clear()
-    assert all(each.by == "Anderson-Rubin" for each in made.intervals(0.95))
-    assert any(math.isinf(each.lower) or math.isinf(each.upper) for each in made.intervals(0.95))
+    found = made.intervals(0.95)
+    assert all(each.by == "Anderson-Rubin" for each in found)
+    assert any(math.isinf(each.lower) or math.isinf(each.upper) for each in found)
 
 
 def test_the_ends_of_a_set_are_where_it_holds_no_value_any_more() -> None:
     made = LeastSquares.of(measured(), number(2), REGRESSORS)
     assert made.is_clear()
-    for j in range(made.size):
+    for j, wald in enumerate(made.intervals(0.95)):
         lower, upper = made.limits(j, 0.95)
         reach = 1e-3 * (upper - lower)
         assert made.holds(j, lower + reach, 0.95)
         assert made.holds(j, upper - reach, 0.95)
         assert not made.holds(j, lower - reach, 0.95)
         assert not made.holds(j, upper + reach, 0.95)
-        wald = made.intervals(0.95)[j]
         assert upper - lower == pytest.approx(wald.upper - wald.lower, rel=0.05)
 
 

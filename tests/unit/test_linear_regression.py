@@ -47,7 +47,9 @@ def covered(known: Sequence[Coefficient], true: np.ndarray = TRUE) -> list[bool]
     return [low <= value <= high for (low, high), value in zip(ends, true, strict=True)]
 
 
-@pytest.mark.parametrize("sigma", [0.0, 0.0005, 0.002])
+@pytest.mark.parametrize(
+    "sigma", [*(pytest.param(s, marks=pytest.mark.nightly) for s in (0.0, 0.0005)), 0.002]
+)
 def test_wald_intervals_cover_as_often_as_they_say(sigma: float) -> None:
     rng, runs = np.random.default_rng(5), 600
     known = [found(sigma, rng) for _ in range(runs)]
@@ -75,9 +77,13 @@ def test_forgetting_the_noise_of_the_predictors_moments_is_caught() -> None:
     assert np.all(hits[0] > 0.92 * runs) and np.all(hits[1][1:] < 0.85 * runs)
 
 
-@pytest.mark.parametrize("sigma", [0.006, pytest.param(0.012, marks=pytest.mark.nightly), 0.05])
-def test_sets_cover_where_noise_hides_the_predictors(sigma: float) -> None:
-    rng, runs = np.random.default_rng(7), 60
+@pytest.mark.parametrize(
+    ("sigma", "runs"),
+    [(0.006, 20), (0.05, 20)]
+    + [pytest.param(sigma, 60, marks=pytest.mark.nightly) for sigma in (0.006, 0.012, 0.05)],
+)
+def test_sets_cover_where_noise_hides_the_predictors(sigma: float, runs: int) -> None:
+    rng = np.random.default_rng(7)
     known = [found(sigma, rng) for _ in range(runs)]
     assert any(each.standard_error is None for one in known for each in one)
     assert np.mean([covered(one) for one in known]) > 0.93

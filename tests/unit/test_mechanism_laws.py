@@ -25,7 +25,10 @@ from statpress.mechanisms.registry import REGISTRY
 EPSILONS = (0.0, 0.3, 0.7, 1.2, 2.0, 3.0)
 ENUMERATED = pytest.mark.parametrize("name", [name for name in NAMES if has_law(REGISTRY[name])])
 NOISY = pytest.mark.parametrize("name", [name for name in NAMES if has_noise(REGISTRY[name])])
-DRAWS, NOISY_DRAWS = 1500, 60
+
+
+def draws_of(quick: int, full: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("draws", [quick, pytest.param(full, marks=pytest.mark.nightly)])
 
 
 def budget(name: str, epsilon: float = 1.0) -> dict[str, float]:
@@ -99,13 +102,14 @@ def test_no_attack_misses_less_than_is_stated(name: str) -> None:
         assert stated > least_missed(twin, float(alpha))
 
 
+@draws_of(500, 1500)
 @ENUMERATED
-def test_releases_follow_the_law(name: str) -> None:
+def test_releases_follow_the_law(name: str, draws: int) -> None:
     found, counts = tiny_case(name), (2, 1, 0)
     table, rng = table_of(Domain((TINY,)), counts), seeded(5)
 
     def drawn(mechanism: Any) -> list[Any]:
-        return [law.outcome(mechanism.release(table, rng)) for _ in range(DRAWS)]
+        return [law.outcome(mechanism.release(table, rng)) for _ in range(draws)]
 
     made = found.calibrated(**budget(name))
     law = law_of(made, counts)
@@ -113,12 +117,13 @@ def test_releases_follow_the_law(name: str) -> None:
     assert law.p_value(drawn(found.calibrated(**budget(name, 16.0)))) < LEVEL
 
 
+@draws_of(40, 60)
 @NOISY
-def test_noise_has_the_stated_deviation(name: str) -> None:
+def test_noise_has_the_stated_deviation(name: str, draws: int) -> None:
     found, rng = constant_case(name), seeded(6)
 
     def drawn(mechanism: Any) -> list[Any]:
-        return [mechanism.release(found.private, rng) for _ in range(NOISY_DRAWS)]
+        return [mechanism.release(found.private, rng) for _ in range(draws)]
 
     made = found.calibrated()
     noise = noise_of(made)

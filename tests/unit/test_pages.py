@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import shlex
 import tomllib
@@ -110,6 +111,7 @@ def test_files_and_modules_that_are_named_exist(name: str) -> None:
             assert (root / (module.replace(".", "/") + ".py")).exists(), module
 
 
+@functools.cache
 def parses(quoted: str) -> None:
     """Refuse what the command line would, except that arguments may be left out."""
     words = shlex.split(re.split(r" [<>] ", quoted)[0])[1:]

@@ -107,7 +107,7 @@ def population(statistic: str) -> Any:
     return np.atleast_1d(truth(*values_of(names, draw(1_000_000, 77))))
 
 
-@pytest.mark.parametrize("statistic", ["variance", "mean"])
+@pytest.mark.parametrize("statistic", ["variance", pytest.param("mean", marks=pytest.mark.nightly)])
 def test_coverage(statistic: str) -> None:
     names = CASES[statistic][1]
     made = calibrated(PairEstimate, knobs_of(statistic), names, n=1500, **EPSILON_DELTA)

@@ -110,7 +110,15 @@ def coverage(name: str, mu: Fraction, runs: int, level: float = 0.9) -> float:
     return float(hits / runs)
 
 
-@pytest.mark.parametrize("name", DIRECT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("correlation", "variance")
+        else pytest.param(name, marks=pytest.mark.nightly)
+        for name in DIRECT
+    ],
+)
 def test_coverage(name: str) -> None:
     runs = 300
     low, high = (

@@ -79,7 +79,9 @@ def test_blocks_are_all_places_once(most: int) -> None:
             assert own <= most or blocks.ends[block + 1] - blocks.ends[block] == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(s, marks=pytest.mark.nightly) for s in range(2, 6))]
+)
 def test_every_number_is_that_of_the_whole_tree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit by bit, with places that were not measured, and with public totals."""
     rng = np.random.default_rng(seed)
@@ -127,7 +129,9 @@ def test_forgetting_what_lies_below_the_cut_would_be_seen(monkeypatch: pytest.Mo
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(s, marks=pytest.mark.nightly) for s in (2, 3))]
+)
 def test_tables_to_read_add_up_across_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, 4, 4)

@@ -205,7 +205,7 @@ def test_only_fixed_parameters_are_charged_what_they_cost() -> None:
     assert made.delta == Decimal("1e-6")
 
 
-@pytest.mark.parametrize("products", [1, 2])
+@pytest.mark.parametrize("products", [1, pytest.param(2, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     ("mechanism", "knobs"),
     [

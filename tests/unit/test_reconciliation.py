@@ -144,9 +144,9 @@ def errors_of(twin: bool, repetitions: int) -> tuple[Floats, Floats, Floats]:
     return cells_errors, cells_errors.sum(axis=1), np.mean(stated, axis=0)
 
 
-def test_estimates_have_no_bias_and_the_stated_error_and_the_twin_is_biased() -> None:
+@pytest.mark.parametrize("runs", [400, pytest.param(800, marks=pytest.mark.nightly)])
+def test_estimates_have_no_bias_and_the_stated_error_and_the_twin_is_biased(runs: int) -> None:
     # 60 means at level 1e-6 in all: 5.5 standard errors; 40 variances: 7 of theirs.
-    runs = 800
     cells, marginal, stated = errors_of(twin=False, repetitions=runs)
 
     def bias(errors: Floats) -> float:

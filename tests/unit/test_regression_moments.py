@@ -111,10 +111,11 @@ def climbed(layout: Layout, rng: np.random.Generator, starts: int) -> float:
     return best
 
 
+@pytest.mark.parametrize("starts", [8, pytest.param(40, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("sizes", [*SMALL, *LARGE])
-def test_no_record_inside_is_farther(sizes: tuple[int, ...]) -> None:
+def test_no_record_inside_is_farther(sizes: tuple[int, ...], starts: int) -> None:
     most = float(squared_sensitivity(sizes))
-    found = climbed(Layout(sizes), np.random.default_rng(len(sizes)), 40)
+    found = climbed(Layout(sizes), np.random.default_rng(len(sizes)), starts)
     assert 0.6 * most < found <= most * (1 + 1e-9)
 
 
@@ -267,7 +268,9 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
         assert one.upper - one.lower == pytest.approx(width, rel=0.15)
 
 
-@pytest.mark.parametrize("names", [NAMES, ["pay", "rent", "age"]])
+@pytest.mark.parametrize(
+    "names", [pytest.param(NAMES, marks=pytest.mark.nightly), ["pay", "rent", "age"]]
+)
 def test_coverage(names: list[str]) -> None:
     every = draw(1_000_000, 77)
     values = values_of(names, every)

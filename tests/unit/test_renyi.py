@@ -144,7 +144,16 @@ def test_orders_that_are_refused(order: float) -> None:
         epsilon_at([(order, 1.0)], 0.1)
 
 
-@pytest.mark.parametrize("loss", [*INTERIOR, *AT_ONE, *BORDER])
+ONE_OF_EACH = [INTERIOR[0], INTERIOR[4], AT_ONE[0], BORDER[0]]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        loss if loss in ONE_OF_EACH else pytest.param(loss, marks=pytest.mark.nightly)
+        for loss in (*INTERIOR, *AT_ONE, *BORDER)
+    ],
+)
 def test_supremum_against_a_dense_search(loss: DrawsLoss) -> None:
     low, high = loss.rho
     found = densest(loss)
@@ -181,14 +190,14 @@ def test_where_the_supremum_lies() -> None:
 
 
 def test_search_catches_a_supremum_over_a_coarse_grid() -> None:
-    for loss in (INTERIOR[0], INTERIOR[1]):
-        orders = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-        broken = max(loss.renyi(a).upper / a for a in orders)
-        assert not holds(broken, loss) and holds(loss.rho.upper, loss)
+    loss = INTERIOR[0]
+    orders = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+    broken = max(loss.renyi(a).upper / a for a in orders)
+    assert not holds(broken, loss) and holds(loss.rho.upper, loss)
 
 
 def test_search_catches_the_divergence_of_order_one_alone() -> None:
-    for loss in INTERIOR:
+    for loss in INTERIOR[:2]:
         assert not holds(loss.renyi(1).upper, loss)
 
 
@@ -269,8 +278,16 @@ def proposition_12(divergence: mpmath.mpf, t: mpmath.mpf, delta: float) -> mpmat
     return divergence + mpmath.log(t / (1 + t)) - mpmath.log(mpmath.mpf(delta) * (1 + t)) / t
 
 
-@pytest.mark.parametrize("rho", ["1e-300", "1e-9", "0.001", "0.5", "3", "1e5", "1e300"])
-@pytest.mark.parametrize("delta", [0.999, 0.1, 1e-6, 1e-100, 1e-300, 5e-324])
+@pytest.mark.parametrize(
+    "rho",
+    ["1e-300", "0.001", "3", "1e300"]
+    + [pytest.param(rho, marks=pytest.mark.nightly) for rho in ("1e-9", "0.5", "1e5")],
+)
+@pytest.mark.parametrize(
+    "delta",
+    [0.999, 1e-6, 5e-324]
+    + [pytest.param(delta, marks=pytest.mark.nightly) for delta in (0.1, 1e-100, 1e-300)],
+)
 def test_rho_against_the_minimum_over_all_orders(rho: str, delta: float) -> None:
     with mpmath.workdps(700):
         exact = mpmath.mpf(rho)

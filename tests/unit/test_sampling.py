@@ -100,7 +100,7 @@ def test_standard_error_is_that_of_the_draw() -> None:
     found = np.array(
         [
             mechanism.postprocess(mechanism.release(table, rng), n_records=90).estimates[0]
-            for _ in range(4000)
+            for _ in range(1000)
         ]
     )
     one = mechanism.postprocess(mechanism.release(table, rng), n_records=90)

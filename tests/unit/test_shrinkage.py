@@ -37,7 +37,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("mean", "shape", "z"), CASES)
+@pytest.mark.parametrize(
+    ("mean", "shape", "z"),
+    [
+        pytest.param(*case, marks=[pytest.mark.nightly] if number % 4 else [])
+        for number, case in enumerate(CASES)
+    ],
+)
 def test_the_posterior_of_a_gamma_prior_is_as_integrated(mean, shape, z):
     points, law, evidence = integrated(mean, shape, z)
     posterior = GammaPosterior(

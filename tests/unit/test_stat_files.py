@@ -88,7 +88,8 @@ def source(path: Path, unit: str | None = None) -> FileSource:
     return FileSource(str(path), form, columns=DOMAIN.names, unit=unit)
 
 
-@pytest.mark.parametrize("rows", [60, 125])  # the last of five chunks short, and of two full
+# The last of five chunks short, and of two full.
+@pytest.mark.parametrize("rows", [60, pytest.param(125, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.zsav", "a.por", "a.xpt"])
 def test_a_file_is_counted_as_the_same_records_in_parquet(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rows: int
