@@ -27,8 +27,7 @@ ENUMERATED = pytest.mark.parametrize("name", [name for name in NAMES if has_law(
 NOISY = pytest.mark.parametrize("name", [name for name in NAMES if has_noise(REGISTRY[name])])
 
 
-def draws_of(quick: int, full: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("draws", [quick, pytest.param(full, marks=pytest.mark.nightly)])
+NOISY_DRAWS = 60
 
 
 def budget(name: str, epsilon: float = 1.0) -> dict[str, float]:
@@ -102,7 +101,7 @@ def test_no_attack_misses_less_than_is_stated(name: str) -> None:
         assert stated > least_missed(twin, float(alpha))
 
 
-@draws_of(500, 1500)
+@pytest.mark.parametrize("draws", [500, pytest.param(1500, marks=pytest.mark.nightly)])
 @ENUMERATED
 def test_releases_follow_the_law(name: str, draws: int) -> None:
     found, counts = tiny_case(name), (2, 1, 0)
@@ -117,13 +116,12 @@ def test_releases_follow_the_law(name: str, draws: int) -> None:
     assert law.p_value(drawn(found.calibrated(**budget(name, 16.0)))) < LEVEL
 
 
-@draws_of(40, 60)
 @NOISY
-def test_noise_has_the_stated_deviation(name: str, draws: int) -> None:
+def test_noise_has_the_stated_deviation(name: str) -> None:
     found, rng = constant_case(name), seeded(6)
 
     def drawn(mechanism: Any) -> list[Any]:
-        return [mechanism.release(found.private, rng) for _ in range(draws)]
+        return [mechanism.release(found.private, rng) for _ in range(NOISY_DRAWS)]
 
     made = found.calibrated()
     noise = noise_of(made)

@@ -137,11 +137,11 @@ def test_choices_follow_their_law() -> None:
         cells = np.flatnonzero(table)
         runs = runs_of(cells, np.array(table)[cells], 7)
         ends = without_end(runs)
-        drawn = [choose_cell(ends, wanted, rng, above=HALF, below=HALF) for _ in range(1200)]
+        drawn = [choose_cell(ends, wanted, rng, above=HALF, below=HALF) for _ in range(3000)]
         seen = np.bincount(drawn, minlength=7)
-        assert stats.chisquare(seen, 1200 * law(table, wanted, 0.5, 0.5)).pvalue > LEVEL
+        assert stats.chisquare(seen, 3000 * law(table, wanted, 0.5, 0.5)).pvalue > LEVEL
         twin = law(table, wanted, 0.5, 0.5, end=False)
-        assert stats.chisquare(seen, 1200 * twin).pvalue < LEVEL
+        assert stats.chisquare(seen, 3000 * twin).pvalue < LEVEL
 
 
 def coverage(quantile: NoisyQuantile, lacking: float, runs: int = 120) -> tuple[float, float]:
