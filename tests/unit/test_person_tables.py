@@ -164,12 +164,11 @@ def figures(domain, found: Residuals, sample: Sample | None, asked=ASKED) -> lis
     return [getattr(analyses, method)(*arguments) for method, arguments in asked]
 
 
-@pytest.mark.parametrize("runs", [100, pytest.param(200, marks=pytest.mark.nightly)])
 def test_intervals_for_a_population_cover_and_those_of_single_persons_do_not(
-    office: tuple, monkeypatch: pytest.MonkeyPatch, runs: int
+    office: tuple, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no table of two persons is clear of its noise intervals cover more often."""
-    domain, rng = office[0], np.random.default_rng(4)
+    domain, rng, runs = office[0], np.random.default_rng(4), 200
     households, persons = made_up(POPULATION)
     of: dict[int, list] = {}
     for each in persons:
