@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,9 +38,10 @@ LAWS = [
 Floats = NDArray[np.float64]
 
 
+@functools.cache
 def paths(noise: DiscreteNoise, cells: int, reach: int) -> tuple[NDArray[np.int64], Floats]:
     """All noise of so many cells, with its probabilities."""
-    steps = np.array(list(itertools.product(range(-reach, reach + 1), repeat=cells)))
+    steps = np.indices((2 * reach + 1,) * cells).reshape(cells, -1).T - reach
     masses: Floats = noise.masses(reach)[steps + reach].prod(axis=1)
     return steps, masses
 
@@ -199,7 +200,7 @@ def test_bands_of_noisy_cells_hold_for_every_table(noise: DiscreteNoise) -> None
 
 def test_bands_of_drawn_cells_hold_for_every_table() -> None:
     law = DrawnCells(draws=7, pseudocount=0.7, n_records=5, n_cells=3)
-    z = np.arange(8)
+    z, draws = np.arange(8), np.array(tables(7, 3))
     least, most = law.counts(z, LEVEL)
     low, high = bands.share_limits(law, z, LEVEL)
     wrong = np.array(law.counts(z, 0.3))  # a twin at another level
@@ -208,12 +209,15 @@ def test_bands_of_drawn_cells_hold_for_every_table() -> None:
         for table in tables(5, 3):
             drawn_from = (np.array(table) + 0.7) / law.total
             weight = stats.multinomial.pmf(table, 5, shares)
-            for draw in tables(7, 3):
-                mass = weight * stats.multinomial.pmf(draw, 7, drawn_from)
-                at = list(draw)
-                counted += mass * bool(np.all((least[at] <= table) & (table <= most[at])))
-                lawful += mass * bool(np.all((low[at] <= shares) & (shares <= high[at])))
-                twin += mass * bool(np.all((wrong[0][at] <= table) & (table <= wrong[1][at])))
+            masses = weight * stats.multinomial.pmf(draws, 7, drawn_from)
+
+            def holding(ends: Any, truth: Any, masses: Any = masses) -> float:
+                inside = (ends[0][draws] <= truth) & (truth <= ends[1][draws])
+                return float(masses @ inside.all(axis=1))
+
+            counted += holding((least, most), table)
+            lawful += holding((low, high), shares)
+            twin += holding(wrong, table)
         assert counted >= LEVEL and lawful >= LEVEL and twin < counted
 
 

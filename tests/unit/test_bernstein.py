@@ -138,7 +138,7 @@ def test_gaussian_noise_on_a_fine_grid_is_charged_as_normal_noise_by_enumeration
         learner=learner, degree=1, order=1, noise="gaussian", scale=Fraction(256)
     )
     assert mechanism.step_bits == 0 and isinstance(mechanism.loss(), GaussianLoss)
-    p, q = (law(integer_values(learner, t, 1), mechanism, 1800) for t in tables(TWO, 1))
+    p, q = (law(integer_values(learner, t, 1), mechanism, 1200) for t in tables(TWO, 1))
     for epsilon in (0.5, 1.5):
         seen = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
         claimed = mechanism.loss().delta(epsilon).upper
@@ -154,9 +154,9 @@ def test_the_integers_move_as_far_as_claimed_and_no_further(
     noise: str, bandwidth: float, degree: int
 ) -> None:
     domain = Domain((Integer(name="x", lower=0, upper=4),))
-    learner = density(domain, 3, bandwidth)
+    learner = density(domain, 2, bandwidth)
     worst = 0
-    for one, two in neighbours(domain, 3):
+    for one, two in neighbours(domain, 2):
         change = integer_values(learner, one, degree) - integer_values(learner, two, degree)
         power = 1 if noise == "laplace" else 2
         worst = max(worst, int((np.abs(change) ** power).sum()))

@@ -66,7 +66,7 @@ def test_the_operator_is_the_definition(k: int, order: int) -> None:
         assert found[0] == pytest.approx(exact, rel=1e-11, abs=1e-11)
 
 
-@pytest.mark.parametrize("k", [1, 5, 200, 1000])
+@pytest.mark.parametrize("k", [1, 5, 200, pytest.param(1000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("order", [1, 2, 8, 64])
 def test_the_basis_adds_up_to_one(k: int, order: int) -> None:
     found = iterated_basis(k, order, np.array(ENDS + [0.1234]))

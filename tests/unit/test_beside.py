@@ -121,7 +121,7 @@ def test_columns_declared_otherwise_and_impossible_cells_do_not_enter() -> None:
 def test_records_are_nearer_to_a_precise_table_beside_and_the_own_tables_stay() -> None:
     """Twin: the same products, each by itself."""
     errors = []
-    for seed in range(5):
+    for seed in range(3):
         drawn = drawn_of(PLAN, seed)
         records = PLAN.products[0]
         together = derive(PLAN, drawn).derived["records"].microdata
@@ -163,11 +163,11 @@ def test_nothing_enters_where_a_column_names_the_units() -> None:
 def test_records_that_are_apart_from_a_figure_are_said_to_be() -> None:
     """Hardly ever where they were fitted to it; always where they were not and it is far."""
     said = []
-    for seed in range(20):
+    for seed in range(10):
         drawn = drawn_of(PLAN, seed)
         derived = derive(PLAN, drawn).derived
         said += differences(PLAN, drawn, derived)
-    assert len(said) <= 2, said
+    assert len(said) <= 1, said
     total, counts = drawn["mean"].numbers["sum"][0], drawn["single"].counts
     noise = {product.name: product.mechanism for product in PLAN.products}
     far = int(12 * noise["mean"].moments.scale)

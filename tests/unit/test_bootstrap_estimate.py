@@ -84,7 +84,7 @@ def test_the_loss_meets_the_target() -> None:
 
 def test_coverage() -> None:
     made = calibrated(BootstrapEstimate, knobs_of("mean"), ["age"], epsilon=4.0, delta=1e-6)
-    truth = float(np.mean(values_of(["age"], draw(1_000_000, 77))[0]))
+    truth = float(np.mean(values_of(["age"], draw(200_000, 77))[0]))
     share, of_half = coverage(made, ["age"], truth, n=3000, runs=60)
     assert of_half < least(60, 0.88) <= share
 

@@ -253,7 +253,7 @@ def unpacked(path: Path) -> dict[str, bytes]:
 def test_a_bomb_is_not_unpacked(bundle: Path) -> None:
     """Neither where the size is stated and the manifest's is another, nor where it is a lie."""
     path = zipped(bundle, compression=zipfile.ZIP_DEFLATED)
-    bomb = bytes(64 * 2**20)
+    bomb = bytes(16 * 2**20)
     kept = unpacked(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in kept.items():
@@ -268,7 +268,7 @@ def test_a_bomb_is_not_unpacked(bundle: Path) -> None:
         assert refused(path) == "data/wages.csv was changed."
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert peak < 8 * 2**20
+        assert peak < 4 * 2**20
 
 
 def test_a_list_of_entries_without_end_is_not_read(
@@ -653,10 +653,10 @@ def test_a_path_that_a_manifest_lists_twice_is_refused(tmp_path: Path, order: in
 def test_very_many_strays_are_counted(tmp_path: Path) -> None:
     path = zipped(make_bundle(tmp_path / "first"))
     with zipfile.ZipFile(path, "a") as archive:
-        for number in range(10_000):
+        for number in range(1_000):
             archive.writestr(f"{number:06}", b"")
     said = refused(path)
-    assert said.count("was added") == 20 and said.endswith("and 9,980 more.")
+    assert said.count("was added") == 20 and said.endswith("and 980 more.")
     assert "000000 was added; 000001 was added" in said and len(said) < 1000
 
 

@@ -61,11 +61,12 @@ SCORES: dict[str, tuple[Score, float]] = {
     "series": (series(4, 3, 3), 1.0),
     "series, fewer terms": (series(4, 3, 1), 0.9),
 }
+NIGHTLY = pytest.mark.nightly
 KINDS = pytest.mark.parametrize("name", SCORES)
 
 
 @KINDS
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 3), (3, 2), (4, 3)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 3), (3, 2), pytest.param(4, 3, marks=NIGHTLY)])
 def test_sensitivity_is_one_per_record(name: str, n: int, k: int) -> None:
     """Scores are in units of Delta, so a unit of c records may move them by c."""
     score, least = SCORES[name]
@@ -208,7 +209,10 @@ UNEVEN = np.array([[1, 0, 0, 0]] + 200 * [[0, 0, 0, 1]])
 
 
 @KINDS
-@pytest.mark.parametrize(("n", "c"), [(1, 1), (3, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("n", "c"),
+    [(1, 1), (2, 2), pytest.param(3, 1, marks=NIGHTLY), pytest.param(3, 2, marks=NIGHTLY)],
+)
 def test_no_pair_of_neighbours_tells_more_than_epsilon(name: str, n: int, c: int) -> None:
     for public in (UNEVEN, np.array(tables(2, 4)), UNEVEN[:1]):
         assert largest_loss(SCORES[name][0], public, n, 1.5, c) <= 1.5 + 1e-9

@@ -85,8 +85,16 @@ GROUPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shared", [1, 40, 1 << 13])
-@pytest.mark.parametrize("chunk", [1, 7])
+@pytest.mark.parametrize(
+    ("chunk", "shared"),
+    [
+        (1, 40), (7, 1), (7, 1 << 13),
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in ((1, 1), (1, 1 << 13), (7, 40))
+        ),
+    ],
+)  # fmt: skip
 def test_tables_are_those_of_the_records(
     codes: list[np.ndarray], source: FileSource, tmp_path: Path, monkeypatch: Any, shared: int,
     chunk: int,

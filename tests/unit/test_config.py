@@ -25,6 +25,25 @@ from statpress.mechanisms.tables.count_tables import MICRODATA
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "census2000.yaml"
+SCHEMA = ROOT / "configs" / "release.schema.json"
+
+
+PRODUCT = """\
+title: t
+dataset: d
+source: {path: a.parquet}
+privacy: {adjacency: replace_one, unit: record, n_records: 1000}
+budget: {epsilon: 3, delta: 1.0e-6}
+domain:
+  a: {type: integer, lower: 0, upper: 9}
+  b: {type: integer, lower: 0, upper: 9}
+products:
+  p: {PRODUCT}
+publish: {directory: r}
+"""
+
+
+SMALL = PRODUCT.replace("n_records: 1000", "n_records: 100")
 
 
 def changed(folder: Path, old: str, new: str) -> Path:
@@ -68,8 +87,7 @@ def test_the_shipped_products_are_within_a_tenth_of_rho_and_a_tenth_buys_more(
 
 
 def test_shipped_schemas_are_the_models() -> None:
-    shipped = (ROOT / "configs" / "release.schema.json").read_text()
-    assert shipped == schema_text(), (
+    assert SCHEMA.read_text() == schema_text(), (
         "python -m statpress.configs.schema > configs/release.schema.json"
     )
     shipped = (ROOT / "configs" / "privacy.schema.json").read_text()
@@ -147,12 +165,11 @@ def test_a_product_without_mechanism_and_kind(tmp_path: Path, kind: str, said: s
 
 @pytest.mark.parametrize("value", ["5", "[1]", "words", "true"])
 @pytest.mark.parametrize(
-    "place", ["products", "products.workers", "domain", "domain.educ", "source", "budget"]
+    "place", ["products", "products.p", "domain", "domain.a", "source", "budget"]
 )
 def test_what_has_keys_must_be_a_mapping(tmp_path: Path, place: str, value: str) -> None:
-    yaml = YAML()
-    path = changed(tmp_path, "title:", "title:")
-    document = yaml.load(path)
+    yaml, path = YAML(), tmp_path / "c.yaml"
+    document = yaml.load(PRODUCT.replace("PRODUCT", "kind: table, columns: [a, b]"))
     inner, *names = document, *place.split(".")
     for name in names[:-1]:
         inner = inner[name]
@@ -248,10 +265,11 @@ def test_paper_calibration_is_charged_by_the_exact_accountant(tmp_path: Path) ->
 
 
 def test_infeasible_knobs_name_what_would_do(tmp_path: Path) -> None:
-    path = changed(tmp_path, "share: 0.6", "share: 0.6\n    pseudocount: 2")
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL.replace("PRODUCT", "kind: microdata, columns: [a, b], pseudocount: 1/2"))
     with pytest.raises(errors.InfeasibleBudgetError, match=r"allows \d+ records") as caught:
         load(path).plan()
-    assert "products.workers" in caught.value.where
+    assert "products.p" in caught.value.where
 
 
 def test_input_gate_defaults_accept_only_values_with_a_cell() -> None:
@@ -338,21 +356,6 @@ def test_a_product_that_no_mechanism_serves_says_which_would(
     assert "release.yaml:" in caught.value.where
 
 
-PRODUCT = """\
-title: t
-dataset: d
-source: {path: a.parquet}
-privacy: {adjacency: replace_one, unit: record, n_records: 1000}
-budget: {epsilon: 3, delta: 1.0e-6}
-domain:
-  a: {type: integer, lower: 0, upper: 9}
-  b: {type: integer, lower: 0, upper: 9}
-products:
-  p: {PRODUCT}
-publish: {directory: r}
-"""
-
-
 def of_product(folder: Path, product: str) -> Any:
     path = folder / "p.yaml"
     path.write_text(PRODUCT.replace("PRODUCT", product))
@@ -376,7 +379,7 @@ def test_a_knob_that_one_mechanism_has_implies_it(
     assert implied.mechanism == mechanism
     assert implied == of_product(tmp_path, f"{product}, mechanism: {mechanism}")
     (form,) = [
-        each for each in json.loads(schema_text())["$defs"].values()
+        each for each in json.loads(SCHEMA.read_text())["$defs"].values()
         if each.get("properties", {}).get("mechanism", {}).get("const") == mechanism
     ]  # fmt: skip
     knobs = {key.split(":")[0].strip() for key in product.split(",")} & form["properties"].keys()

@@ -125,8 +125,9 @@ def check(adjust: Adjust, tables: Sequence[NoisyTable], total: float | None) -> 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("total", [None, 100.0])
-def test_agrees_with_the_programme(scheme: Sequence[str], total: float | None) -> None:
-    for seed in range(3):
+@pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.nightly)])
+def test_agrees_with_the_programme(scheme: Sequence[str], total: float | None, seeds: int) -> None:
+    for seed in range(seeds):
         tables = made(scheme, seed)
         check(make_consistent, tables, total)
         check(solved, cellwise(tables, seed), total)
@@ -141,7 +142,7 @@ def test_agrees_with_the_programme(scheme: Sequence[str], total: float | None) -
     seed=st.integers(0, 999),
     total=st.sampled_from([None, 0.0, 50.0]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_any_overlap(scheme: list[str], seed: int, total: float | None) -> None:
     check(make_consistent, made(scheme, seed), total)
 

@@ -34,9 +34,7 @@ from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.parallel import threads, using_threads
 
 N = 3000
-SOME = tuple(
-    ColumnGroup(columns=each) for each in (("school", "pay"), ("pay", "sex"), ("pay", "age"))
-)
+SOME = tuple(ColumnGroup(columns=each) for each in (("school", "pay"), ("pay", "age")))
 COLUMNS = (
     Ordinal(name="school", categories=tuple(range(6))),
     Ordinal(name="pay", categories=tuple(range(7))),
@@ -44,6 +42,9 @@ COLUMNS = (
     Categorical(name="region", categories=tuple("abcd")),
     Ordinal(name="age", categories=tuple(range(5))),
 )
+
+
+RELATED = [0, 1, 4]
 
 
 def population(rng: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -89,8 +90,10 @@ def test_they_are_as_many_records_and_no_two_are_alike_and_the_same_again() -> N
 
 
 def test_without_them_there_are_none_and_the_single_file_is_the_same() -> None:
-    codes = population(np.random.default_rng(1))
-    (one, release), (none, other) = (drawn(codes, 1.0, 1, copies=copies) for copies in (3, 1))
+    codes = population(np.random.default_rng(1))[:, :3]
+    (one, release), (none, other) = (
+        drawn(codes, 1.0, 1, columns=COLUMNS[:3], copies=copies) for copies in (3, 1)
+    )
     assert none.copies == 0 and "copies" not in none.describe()
     assert of(none, other)[1] == []
     with_copies, without = of(one, release)[0], of(none, other)[0]
@@ -130,8 +133,8 @@ def test_there_is_a_limit(copies: int) -> None:
 def test_structural_zeros_hold_in_every_copy() -> None:
     zero = ZeroPattern((("school", ((0, 1),)), ("pay", ((5, 6),))))
     codes = population(np.random.default_rng(2))
-    codes = codes[~((codes[:, 0] < 2) & (codes[:, 1] > 4))]
-    made, release = drawn(codes, 0.5, 2, (zero,), copies=3)
+    codes = codes[~((codes[:, 0] < 2) & (codes[:, 1] > 4)), :3]
+    made, release = drawn(codes, 0.5, 2, (zero,), COLUMNS[:3], copies=3)
     for each in of(made, release)[1]:
         assert not ((each[:, 0] < 2) & (each[:, 1] > 4)).any()
 
@@ -153,19 +156,21 @@ def test_public_totals_hold_in_every_copy() -> None:
 def test_single_columns_differ_by_their_noise() -> None:
     """Of a column without order the counts of copies are as far apart as two noisy ones."""
     codes = population(np.random.default_rng(4))
-    made, release = drawn(codes, 0.2, 4, copies=24)
+    made, release = drawn(codes[:, 2:4], 0.2, 4, columns=COLUMNS[2:4], copies=24)
     _, sets = of(made, release)
-    counts = np.array([np.bincount(each[:, 3], minlength=4) for each in sets])
-    sd = math.sqrt(made.postprocess(release).residuals.table_variance((3,)))
+    counts = np.array([np.bincount(each[:, 1], minlength=4) for each in sets])
+    sd = math.sqrt(made.postprocess(release).residuals.table_variance((1,)))
     assert 0.7 * sd < counts.std(axis=0, ddof=1).mean() < 1.3 * sd
 
 
 def test_what_was_not_measured_is_unknown_and_not_independent() -> None:
     codes = population(np.random.default_rng(5))
-    made, release = drawn(codes, 3.0, 5, pairs=(ColumnGroup(columns=("pay", "sex")),), copies=8)
+    some, pairs = [0, 1, 2, 4], (ColumnGroup(columns=("pay", "sex")),)
+    columns = tuple(COLUMNS[i] for i in some)
+    made, release = drawn(codes[:, some], 3.0, 5, columns=columns, pairs=pairs, copies=8)
     found, sets = of(made, release)
-    single = np.corrcoef(found.codes[0], found.codes[4])[0, 1]
-    copies = np.array([np.corrcoef(each[:, 0], each[:, 4])[0, 1] for each in sets])
+    single = np.corrcoef(found.codes[0], found.codes[3])[0, 1]
+    copies = np.array([np.corrcoef(each[:, 0], each[:, 3])[0, 1] for each in sets])
     assert abs(single) < 0.02
     assert copies.std(ddof=1) > 0.04
     measured = np.array([np.corrcoef(each[:, 1], each[:, 2])[0, 1] for each in sets])
@@ -176,9 +181,11 @@ def test_what_is_drawn_for_a_pair_that_was_not_measured_is_in_the_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Correlations are about as far apart in copies as in their tables, unless nobody follows."""
-    made, release = drawn(population(np.random.default_rng(7)), 1.0, 7, pairs=SOME, screen="no")
+    codes = population(np.random.default_rng(7))[:, RELATED]
+    columns = tuple(COLUMNS[i] for i in RELATED)
+    made, release = drawn(codes, 1.0, 7, columns=columns, pairs=SOME, screen="no")
     posterior = Posterior.of(release, Model.of(release))
-    assert (0, 4) not in release.residuals().variances
+    assert (0, 2) not in release.residuals().variances
     values = np.arange(6.0), np.arange(5.0)
 
     def covariance(table: np.ndarray[Any, Any]) -> float:
@@ -186,11 +193,11 @@ def test_what_is_drawn_for_a_pair_that_was_not_measured_is_in_the_records(
         return float(x @ table @ y)
 
     models = [posterior.draw(np.random.default_rng(seed)) for seed in range(20)]
-    tables = np.std([covariance(model.pairs[0, 4]) for model in models], ddof=1)
+    tables = np.std([covariance(model.pairs[0, 2]) for model in models], ddof=1)
 
     def of_copies() -> float:
         found = of(made, release)[1]
-        return float(np.std([np.cov(each[:, 0], each[:, 4])[0, 1] for each in found], ddof=1))
+        return float(np.std([np.cov(each[:, 0], each[:, 2])[0, 1] for each in found], ddof=1))
 
     assert of_copies() > 0.5 * tables
     monkeypatch.setattr(synthesis, "drawn_targets", lambda *given: (drawn_targets(*given)[0], []))
@@ -275,7 +282,8 @@ def test_what_cannot_be_combined(figures: list[float], variances: list[float] | 
 
 def test_how_much_too_short_naive_intervals_are_is_what_the_copies_show() -> None:
     """Shares of cells and slopes, by Rubin's rule on the records of each copy."""
-    made, release = drawn(population(np.random.default_rng(3)), 0.4, 3, copies=5)
+    codes = population(np.random.default_rng(3))[:, :3]
+    made, release = drawn(codes, 0.4, 3, columns=COLUMNS[:3], copies=5)
     copies = of(made, release)[0].copies
     columns = release.domain.columns
     for pair, (shares, slope) in copies.too_short.items():
@@ -312,7 +320,8 @@ def test_few_copies_of_long_files_are_drawn_at_once_and_all_are_alike(
     assert copies_at_once((8,) * 5, 10**5) > 50
     assert copies_at_once((8,) * 5, 2 * 10**6) == 4
     assert copies_at_once((8,) * 5, 10**8) == 1
-    made, release = drawn(population(np.random.default_rng(1)), 1.0, 1, copies=4)
+    codes = population(np.random.default_rng(1))[:, :3]
+    made, release = drawn(codes, 1.0, 1, columns=COLUMNS[:3], copies=4)
     alone = of(made, release)[1]
     left: list[int] = []
 

@@ -517,7 +517,7 @@ WORDS = st.text(
 )
 
 
-@given(name=WORDS, values=st.lists(WORDS, min_size=2, max_size=40, unique=True), label=WORDS)
+@given(name=WORDS, values=st.lists(WORDS, min_size=2, max_size=12, unique=True), label=WORDS)
 def test_any_text_comes_back_from_the_draft(name: str, values: list[str], label: str) -> None:
     column = DescribedColumn(
         name=name, type="categorical", categories=tuple(values), label=label, missing=True

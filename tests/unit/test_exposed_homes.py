@@ -15,6 +15,8 @@ from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 
+FULL = pytest.mark.nightly
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
@@ -35,7 +37,7 @@ USES: dict[str, Callable[[Home], Any]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("mode", [0o666, 0o602, 0o777])
+@pytest.mark.parametrize("mode", [0o602, *(pytest.param(m, marks=FULL) for m in (0o666, 0o777))])
 def test_a_ledger_that_everybody_may_write_to_is_refused(home: Home, use: str, mode: int) -> None:
     place = home.root / "ledger.sqlite"
     place.chmod(mode)
@@ -49,7 +51,7 @@ def test_a_ledger_that_everybody_may_write_to_is_refused(home: Home, use: str, m
 
 
 @pytest.mark.parametrize("use", [*USES, "run", "register"])
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o703])
+@pytest.mark.parametrize("mode", [0o1777, 0o703, pytest.param(0o777, marks=FULL)])
 def test_a_home_that_everybody_may_write_to_is_refused(home: Home, use: str, mode: int) -> None:
     """Also with a sticky bit: SQLite goes by a journal that anybody lays beside the ledger."""
     uses = USES | {"run": plain_context, "register": lambda home: home.folder("")}

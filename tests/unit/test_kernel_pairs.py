@@ -78,7 +78,7 @@ def test_large_classes_attain_it(shape: str, width: float) -> None:
     learner = NaiveBayes(kernel, LABEL, 2 * size + 1)
     bound, most = learner.sensitivity(degree), [0.0, 0.0]
     cells = range(0, DOMAIN.n_cells, 2)  # of records of the first class
-    for base, other in itertools.product(cells, cells):
+    for base, other in itertools.product(cells[::4], cells):
         values = []
         for side in (0, 1):
             codes = np.array([base, base + 1, other + side])
@@ -132,7 +132,7 @@ def test_tables_of_three_variables_stay_below_it(shape: str, width: float) -> No
     """Classes around one cell, large ones too; one record changes sides, or its cell as well."""
     kernel, degree, most = of_three(shape, width), 4, 0.0
     cells = range(0, THREE.n_cells, 2)  # of records of the first class
-    for size, base, moved in itertools.product((1, 4, 2000), cells, cells):
+    for size, base, moved in itertools.product((1, 4, 2000), cells[1::3], cells):
         n, values = 2 * size + 1, []
         learner = NaiveBayes(kernel, LABEL, n)
         for last in (moved, moved + 1, (moved + 4) % THREE.n_cells):
