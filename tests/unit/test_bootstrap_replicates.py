@@ -33,6 +33,7 @@ from statpress.tasks.release.entropy import SeededRandomness
 
 F = Fraction
 LEVEL = 1e-6
+FULL = pytest.mark.nightly
 
 
 def seeded(key: int = 1) -> SeededRandomness:
@@ -144,8 +145,8 @@ def test_split_is_proven_at_both_of_its_parts() -> None:
     ("mu", "design", "figure"),
     [
         (F(1), SplitDesign(F(1, 2), F(1, 10), 80), 0.594),
-        (F(1, 2), SplitDesign(F(1, 2), F(1, 50), 160), 0.834),
-        (F(3, 10), SplitDesign(F(3, 5), F(1, 50), 160), 0.565),
+        pytest.param(F(1, 2), SplitDesign(F(1, 2), F(1, 50), 160), 0.834, marks=FULL),
+        pytest.param(F(3, 10), SplitDesign(F(3, 5), F(1, 50), 160), 0.565, marks=FULL),
         (F(1, 10), SplitDesign(F(7, 10), F(1, 50), 80), 0.271),
     ],
 )
@@ -156,7 +157,7 @@ def test_known_designs(mu: Fraction, design: SplitDesign, figure: float) -> None
 
 @pytest.mark.parametrize(("mu", "mean", "variance"), [
     (F(1), 1.03, 1.1), (F(1, 10), 1.12, 1.18),
-    pytest.param(F(1, 2), 1.05, 1.13, marks=pytest.mark.nightly),
+    pytest.param(F(1, 2), 1.05, 1.13, marks=FULL),
 ])  # fmt: skip
 def test_widths_over_the_oracles(mu: Fraction, mean: float, variance: float) -> None:
     """U(0, 1), n = 3000, 90 %."""
@@ -181,7 +182,7 @@ def split_coverage(mu: Fraction, runs: int) -> float:
     return hits / runs
 
 
-@pytest.mark.parametrize("runs", [80, pytest.param(150, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [80, pytest.param(150, marks=FULL)])
 def test_real_release_covers(runs: int) -> None:
     assert split_coverage(F(1), runs) > stats.binom.ppf(LEVEL, runs, 0.89) / runs
 

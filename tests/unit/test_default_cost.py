@@ -45,7 +45,7 @@ def small_release(name: str) -> Any:
     return release(500, 0.05, target=name)
 
 
-@pytest.mark.parametrize("name", ["logistic", "svm"])
+@pytest.mark.parametrize("name", ["logistic", pytest.param("svm", marks=pytest.mark.nightly)])
 def test_it_rises_with_what_the_budget_lets_one_see(name: str) -> None:
     small = small_release(name)
     middling, large = release(5000, 0.5, target=name), release(10**5, 3, target=name)
