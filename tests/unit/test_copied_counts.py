@@ -87,7 +87,7 @@ def test_without_margins_the_columns_of_a_table_of_many_cells_are_missed() -> No
 
 def test_without_trends_slopes_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copied_counts._Margin, "_trends", lambda *given: [])
-    assert covered(8)[0] < 0.6
+    assert covered(12)[0] < 0.6
 
 
 def test_copies_add_up_and_have_the_columns_that_were_drawn() -> None:
