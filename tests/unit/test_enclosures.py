@@ -63,7 +63,10 @@ CURVES: dict[str, PrivacyLoss] = {
 }
 
 
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.nightly] * (name == "composed")) for name in CURVES],
+)
 @pytest.mark.parametrize("delta", [0.03, 1e-6, 1e-12])
 def test_a_search_ends_where_halving_ends_in_a_fraction_of_the_looks(
     name: str, delta: float
