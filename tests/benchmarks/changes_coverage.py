@@ -41,7 +41,7 @@ products:
   people: {{kind: microdata, mechanism: marginals, columns: [region, sex, job, age, pay],
     screen: "no", copies: 2, share: 0.8, accept: [mostly_noise, mostly_independent]}}
   places: {{kind: table, mechanism: gaussian, columns: [region, job], share: 0.1}}
-  pay: {{kind: estimate, statistic: mean, columns: [pay], share: 0.1}}
+  pay: {{kind: estimate, statistic: mean, mechanism: joint_moments, columns: [pay], share: 0.1}}
 publish: {{directory: {directory}, plots: false, formats: [parquet]}}
 """
 
