@@ -18,7 +18,7 @@ from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.files import FileSource
 
 CHECK = settings(
-    max_examples=settings().max_examples // 2,
+    max_examples=settings().max_examples // 4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

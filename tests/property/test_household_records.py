@@ -102,7 +102,7 @@ def check_own_rows(flatten: Flatten, source: Sequence[Any]) -> None:
 
 
 @settings(
-    max_examples=settings().max_examples // 8,
+    max_examples=settings().max_examples // 12,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],  # each example opens an engine some times

@@ -203,7 +203,7 @@ def other(value: Any) -> st.SearchStrategy[Any]:
     raise TypeError(type(value))
 
 
-@settings(max_examples=6 * settings().max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(charges, min_size=1, max_size=6), st.data())
 def test_any_tamper_of_one_field_is_found_where_it_is(
     steps: list[Step], data: st.DataObject

@@ -632,7 +632,7 @@ def exact_text(amount: Fraction) -> str:
 
 
 TestLedgerMachine = LedgerMachine.TestCase
-TestLedgerMachine.settings = settings(max_examples=7, stateful_step_count=40, deadline=None)
+TestLedgerMachine.settings = settings(max_examples=5, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.nightly

@@ -66,7 +66,7 @@ def test_columns_come_back_from_their_description(column: Column) -> None:
     assert column_from(json.loads(json.dumps(describe_column(column)))) == column
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples // 2, deadline=None)
 @given(columns(), columns("b"), st.sampled_from(["parquet", "csv"]), st.data())
 def test_records_and_tables_come_back(
     first: Column, second: Column, suffix: str, data: st.DataObject

@@ -21,7 +21,7 @@ from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import scan, scan_wide, spill
 
 CHECK = settings(
-    max_examples=settings().max_examples // 6,
+    max_examples=settings().max_examples // 8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -22,7 +22,7 @@ from statpress.tasks.source.aggregates import Units, count, profile
 from statpress.tasks.source.files import FileSource
 
 CHECK = settings(
-    max_examples=settings().max_examples // 5,
+    max_examples=settings().max_examples // 8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
@@ -86,7 +86,7 @@ def test_the_query_is_the_definition(form: str, source: list[Record], c: int, ke
     assert counted(source, c, key, form) == definition(source, c, key)
 
 
-@settings(CHECK, max_examples=settings().max_examples // 8)
+@CHECK
 @given(
     source=sources,
     new_name=st.none() | st.just("someone new"),
