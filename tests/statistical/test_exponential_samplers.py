@@ -88,7 +88,11 @@ def ks_p_value(table: Table, k: int, epsilon: float, *, claim: float, draws: int
     return p_value(np.array(list(seen.values())), np.array(list(law.values())))
 
 
-KS_CASES = [((3, 0, 2), 4, 0.8, 1500), ((1, 6, 0, 1), 3, 0.4, 800), ((20, 3), 9, 0.3, 500)]
+KS_CASES = [
+    ((3, 0, 2), 4, 0.8, 1500),
+    pytest.param((1, 6, 0, 1), 3, 0.4, 800, marks=pytest.mark.nightly),
+    pytest.param((20, 3), 9, 0.3, 500, marks=pytest.mark.nightly),
+]
 """Of the larger tables fewer draws are enough to catch the twin."""
 
 

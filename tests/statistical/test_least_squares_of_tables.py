@@ -65,7 +65,7 @@ def runs(sd: float, *, sampled: bool) -> tuple[np.ndarray, list[LeastSquares]]:
     """The true coefficients, and each run's own."""
     rng, found = np.random.default_rng(3), []
     codes = population(rng, N)
-    true = coefficients(population(rng, 4_000_000) if sampled else codes)
+    true = coefficients(population(rng, 1_000_000) if sampled else codes)
     for _ in range(RUNS):
         drawn = population(rng, N) if sampled else codes
         fitted = LeastSquares.of(

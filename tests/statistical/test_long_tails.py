@@ -62,7 +62,7 @@ def within(source, epsilon: float, repetitions: int) -> int:
     return hits
 
 
-@pytest.mark.parametrize("source", [visits, costs])
+@pytest.mark.parametrize("source", [visits, pytest.param(costs, marks=pytest.mark.nightly)])
 def test_the_mean_of_records_is_within_the_interval_of_the_estimate(
     source, monkeypatch: pytest.MonkeyPatch
 ) -> None:

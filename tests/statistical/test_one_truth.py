@@ -173,8 +173,8 @@ def rate_apart(configs: range, share_of_noise: float = 1.0, **of: bool) -> tuple
 @pytest.mark.parametrize(
     ("n", "of_records"),
     [
-        (12, False),  # the twin below is seen in the same configs
-        (10, True),
+        (6, False),  # the twin below is seen in the same configs
+        (6, True),
         pytest.param(400, False, marks=pytest.mark.nightly),
         pytest.param(50, True, marks=pytest.mark.nightly),
     ],
@@ -187,5 +187,5 @@ def test_figures_agree_within_their_errors(n: int, of_records: bool) -> None:
 
 @pytest.mark.parametrize("of_records", [False, True])
 def test_figures_that_state_a_quarter_of_their_noise_would_be_seen(of_records: bool) -> None:
-    far, of = rate_apart(range(12), 1 / 4, of_records=of_records)
+    far, of = rate_apart(range(6), 1 / 4, of_records=of_records)
     assert stats.binom.sf(far - 1, of, NORMAL) < LEVEL
