@@ -122,7 +122,7 @@ def close(errors: dict[str, float], name: str) -> bool:
 @pytest.mark.parametrize(
     ("settings", "repetitions"),
     [
-        pytest.param(12, 3, id="quick"),
+        pytest.param(6, 3, id="quick"),
         pytest.param(200, 8, id="full", marks=pytest.mark.nightly),
     ],
 )

@@ -51,7 +51,7 @@ from tests.benchmarks.papers.comparison import Comparison, options, progress
 
 RECORDS, DELTA, EPSILONS = 10_000, 0.01, (0.5, 5.0)
 BINS, REPETITIONS, KS_REPETITIONS = (5, *range(10, 101, 5)), 1000, 100
-QUICK_BINS, QUICK_REPETITIONS, QUICK_KS_REPETITIONS = (10, 20, 100), 50, 2
+QUICK_BINS, QUICK_REPETITIONS, QUICK_KS_REPETITIONS = (10, 20, 100), 25, 2
 SHOWN_BINS = (5, 10, 20, 50, 100)
 # The sampling variance of a debiased share is about 1 + n/(pseudocount s) times its limit for
 # large pseudocounts (mechanisms/README.md, section 2): n leaves 1 % at s = 100, n/10 left 10

@@ -21,7 +21,7 @@ Row = dict[str, object]
 
 @pytest.fixture(scope="module")
 def quick() -> list[Row]:
-    return dp_bootstrap.table_2(5)
+    return dp_bootstrap.table_2(3)
 
 
 def test_recovered_distributions_have_the_papers_widths(quick: list[Row]) -> None:
@@ -40,7 +40,7 @@ def test_ours_is_as_wide_as_the_oracle_and_much_narrower_than_the_papers(quick: 
 
 
 def test_everything_is_written(quick: list[Row], tmp_path: Path) -> None:
-    dp_bootstrap.write(tmp_path, quick, {"2": 5})
+    dp_bootstrap.write(tmp_path, quick, {"2": 3})
     assert (tmp_path / "dp_bootstrap.md").read_text().count("| U(0, 1) |") == len(quick)
     assert (tmp_path / "dp_bootstrap.csv").read_text().count("U(0, 1)") == len(quick)
     assert (tmp_path / "dp_bootstrap.png").stat().st_size > 10_000
