@@ -55,7 +55,7 @@ def widest_pass(table: Codes) -> float:
     return least
 
 
-@pytest.mark.parametrize("data", [uniform, hump])
+@pytest.mark.parametrize("data", [pytest.param(uniform, marks=pytest.mark.nightly), hump])
 def test_release_quick(benchmark: Any, data: Callable[[int], Codes]) -> None:
     table = data(10_000)
     ratio = measure(benchmark, table, 1.0) / widest_pass(table)

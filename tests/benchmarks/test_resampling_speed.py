@@ -79,7 +79,9 @@ def test_grouped(benchmark: Any) -> None:
     assert ratio(benchmark, 200_000, 1000, 100) < 5
 
 
-@pytest.mark.parametrize("statistic", [None, Mean(), Covariance()])
+@pytest.mark.parametrize(
+    "statistic", [None, pytest.param(Mean(), marks=pytest.mark.nightly), Covariance()]
+)
 def test_ungrouped(benchmark: Any, statistic: Mean | Covariance | None) -> None:
     assert ratio(benchmark, 200_000, 200_000, 20, statistic) < 1
 
