@@ -136,7 +136,9 @@ def test_bundles_are_refined(name: str, releases: Path, tmp_path: Path, press: P
     assert list((output / "data").glob("*.parquet"))
 
 
-@pytest.mark.parametrize("name", ["people", "figures", "functions", "ages"])
+@pytest.mark.parametrize(
+    "name", ["people", "figures", "functions", pytest.param("ages", marks=pytest.mark.nightly)]
+)
 def test_bundles_are_reprinted(name: str, releases: Path, press: Press) -> None:
     """What is derived again is what was derived then, to the last byte."""
     press("rerelease", releases / name, "--reprint", "--name", "again")
