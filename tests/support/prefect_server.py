@@ -31,6 +31,12 @@ _PATIENT_SERVER = {
     "PREFECT_SERVER_API_WEBSOCKET_PING_TIMEOUT": "600",
 }
 """Seconds that a busy machine may take; by default 60 for an answer, and 5 to 30 in the server."""
+_LEAN_SERVER = {
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_MIN_SCHEDULED_TIME": "PT5M",
+}
+"""Kinds of blocks come with the blocks that tests save, and runs are scheduled five minutes ahead,
+where the server would take seconds to store all kinds, and an hour of runs of every minute."""
 
 
 @contextmanager
@@ -87,7 +93,9 @@ def _launch(home: Path, database: str) -> tuple[subprocess.Popen[bytes], dict[st
     }
     command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     unmeasured = {k: v for k, v in environment.items() if not k.startswith("COVERAGE_")}
-    own = _PATIENT_SERVER | {
+    own = {
+        **_PATIENT_SERVER,
+        **_LEAN_SERVER,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "ui"),
     }
