@@ -1,9 +1,9 @@
 """A release on a schedule: server on PostgreSQL, worker, pages in a real browser, notices.
 
 Everything is carried out once: ``statpress deploy`` puts deployments on the server, two on a
-schedule, of which one is under review, and one whose config does not exist; a worker runs what is
-on a schedule, an officer approves; what fails and what publishes are flow runs on demand
-(``test_deploy.py`` has a worker run such); the tests look at what came of it.
+schedule, of which one is under review, and one whose config does not exist; a worker runs one that
+is due, an officer approves the other; that, what fails and what publishes are run by what a worker
+starts for a flow run; the tests look at what came of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 DEPLOY = Path(__file__).parents[2] / "deploy"
-POOL = "calendar"
+POOL, UNWATCHED = "calendar", "calendar without a worker"
 PRIVATE = (CANARY, str(RARE), str(int(RARE)))
 SEED = b"officer of the calendar, 32 byte"
 LOW_BUDGET = "statpress: 16.8 % of the budget of testdata left"
@@ -107,10 +107,9 @@ def day(
         nothing = {"config": str(agency.folder / "missing.yaml")}
         failed = on_demand(server, agency, deployment(server, "release-of-nothing"), nothing)
         with worker(server):
-            for name in ("release-calendar", "release-reviewed"):
-                fire_once(server, deployment(server, name))
+            fire_once(server, deployment(server, "release-calendar"))
             scheduled = ended(server, deployment(server, "release-calendar"), "COMPLETED")
-            prepared = ended(server, deployment(server, "release-reviewed"), "COMPLETED")
+        prepared = due_run(server, office, deployment(server, "release-reviewed"))
         reviewed = approve(server, office, officer, prepared)
         due = {f"statpress: {failed['name']} Failed", LOW_BUDGET, waiting_subject(reviewed)}
         wait(lambda: due <= {notice["subject"] for notice in notices}, "two notices")
@@ -126,13 +125,33 @@ def key_of(seed: bytes) -> Ed25519PrivateKey:
 
 
 def on_demand(
-    server: dict[str, str], agency: Any, of: dict[str, Any], parameters: dict[str, Any]
+    server: dict[str, str],
+    agency: Any,
+    of: dict[str, Any],
+    parameters: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A flow run of a deployment, by what a worker starts for it, while there is no worker."""
-    made = ask(server, f"/deployments/{of['id']}/create_flow_run", {"parameters": parameters})
+    body = {} if parameters is None else {"parameters": parameters}
+    made = ask(server, f"/deployments/{of['id']}/create_flow_run", body)
+    return carried_out(server, agency, made["id"])
+
+
+def due_run(server: dict[str, str], agency: Any, of: dict[str, Any]) -> dict[str, Any]:
+    """The first flow run of a schedule, which is due, in the same way."""
+    first = {"sort": "EXPECTED_START_TIME_ASC", "limit": 1}
+    query = first | {"flow_runs": {"deployment_id": {"any_": [of["id"]]}}}
+    wait(lambda: ask(server, "/flow_runs/filter", query), f"a run of {of['name']}")
+    (due,) = ask(server, "/flow_runs/filter", query)
+    run = carried_out(server, agency, due["id"])
+    ask(server, f"/deployments/{of['id']}/pause_deployment", {})
+    return run
+
+
+def carried_out(server: dict[str, str], agency: Any, run_id: str) -> dict[str, Any]:
+    """A flow run that has come to an end."""
     at = server | {"STATPRESS_HOME": str(agency.home.root)}
-    done = forked_engine(made["id"], cwd=agency.folder, environment=at)
-    run: dict[str, Any] = ask(server, f"/flow_runs/{made['id']}")
+    done = forked_engine(run_id, cwd=agency.folder, environment=at)
+    run: dict[str, Any] = ask(server, f"/flow_runs/{run_id}")
     assert run["state_type"] in ENDS, done.stdout + done.stderr
     return run
 
@@ -158,7 +177,8 @@ def approve(
 def deploy(server: dict[str, str], agency: Any, office: Any) -> None:
     """Apply the installation's own file, with a pool of our own and a schedule that is near."""
     described = YAML(typ="safe").load(DEPLOY / "prefect.yaml")
-    described["definitions"] = {"work_pools": [{"name": POOL, "type": "process"}]}
+    pools = [{"name": name, "type": "process"} for name in (POOL, UNWATCHED)]
+    described["definitions"] = {"work_pools": pools}
     known = {each["name"]: each for each in described["deployments"]}
     release = known["release"] | {"work_pool": pool_of(agency)}
     soon = (datetime.datetime.now(datetime.UTC) + AHEAD).isoformat()
@@ -177,7 +197,7 @@ def deploy(server: dict[str, str], agency: Any, office: Any) -> None:
             "name": "release-reviewed",
             "parameters": {"config": str(office.config)},
             "schedules": [near],
-            "work_pool": pool_of(office),
+            "work_pool": pool_of(office, UNWATCHED),
         },
         known["publish"] | {"name": "publish-reviewed", "work_pool": pool_of(office)},
     ]
