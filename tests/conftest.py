@@ -54,8 +54,8 @@ ON_THE_SERVER = frozenset(
     f"tests/{name}.py"
     for name in (
         "benchmarks/test_orchestration_overhead", "system/test_canary", "system/test_deploy",
-        "system/test_monitoring", "system/test_review_form", "system/test_robustness",
-        "system/test_schedule", "system/test_series_schedule", "system/test_server",
+        "system/test_monitoring", "system/test_review_form", "system/test_schedule",
+        "system/test_series_schedule", "system/test_server",
     )
 )  # fmt: skip
 """Files whose tests share the session's Prefect server, which takes long to start: one worker's."""

@@ -1,7 +1,7 @@
 """Runs whose world breaks while they are at work: one charge, a whole bundle or none, and words.
 
-Each run is a process of its own, held at a step while its process, its ledger's database,
-the orchestrator's server or the disk goes.
+Each run is a process of its own, held at a step while its process, its ledger's database or the
+disk goes; ``test_server.py`` has the orchestrator's server go.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from __future__ import annotations
 import datetime
 import os
 import signal
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from postgres import Server
-from prefect_server import ask
 from victims import Victim, all_ended, press, short_of_disk, warm
 
 from statpress.mechanisms.errors import exit_codes
@@ -34,6 +30,10 @@ CODES = exit_codes()
 
 @pytest.fixture
 def quick(agency: Any) -> Any:
+    return quickly_planned(agency)
+
+
+def quickly_planned(agency: Any) -> Any:
     """An agency with a release that is planned in no time and named anew each time."""
     warm()
     head, _, _ = agency.text.partition("products:")
@@ -61,12 +61,14 @@ def assert_clean(agency: Any, bundles: int) -> None:
 @pytest.mark.parametrize(
     ("step", "number", "ledger", "said"),
     [
-        ("charge_ledger", signal.SIGKILL, ["look"], ""),
+        pytest.param("charge_ledger", signal.SIGKILL, ["look"], "", marks=pytest.mark.nightly),
         ("draw_records", signal.SIGKILL, ["look", "charge"], "never began to draw"),
-        ("write_products", signal.SIGKILL, ["look", "charge", "draw"], "Its budget stays spent"),
-        ("write_products", signal.SIGTERM, ["look", "charge", "draw"], "Its budget stays spent"),
+        pytest.param("write_products", signal.SIGKILL, ["look", "charge", "draw"],
+                     "Its budget stays spent", marks=pytest.mark.nightly),
+        pytest.param("write_products", signal.SIGTERM, ["look", "charge", "draw"],
+                     "Its budget stays spent", marks=pytest.mark.nightly),
     ],
-)
+)  # fmt: skip
 def test_a_run_that_is_ended_and_the_next(
     quick: Any, step: str, number: int, ledger: list[str], said: str
 ) -> None:
@@ -186,95 +188,23 @@ def test_the_ledgers_database_is_gone_and_back(quick: Any, mortal: Server) -> No
     verify_ledger(home)
 
 
-class Line:
-    """The line to a server, which can be cut and mended."""
-
-    def __init__(self, api: str) -> None:
-        host, _, port = api.removeprefix("http://").removesuffix("/api").rpartition(":")
-        self._server = host, int(port)
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.api = f"http://127.0.0.1:{self._listening.getsockname()[1]}/api"
-        self._whole = True
-        self.refused = threading.Event()
-        """Set once somebody was refused because the line is cut."""
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Break what is connected; break what will connect, as a server does that restarts."""
-        self._whole = False
-        for each in self._open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def mend(self) -> None:
-        self._whole = True
-
-    def _accept(self) -> None:
-        while True:
-            client, _ = self._listening.accept()
-            if not self._whole:
-                client.close()
-                self.refused.set()
-                continue
-            server = socket.create_connection(self._server)
-            self._open += [client, server]
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while piece := source.recv(1 << 16):
-                sink.sendall(piece)
-        with suppress(OSError):
-            sink.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.parametrize("back", [True, False], ids=["and back", "for good"])
-def test_the_orchestrators_server_is_gone(quick: Any, server: dict[str, str], back: bool) -> None:
-    line = Line(server["PREFECT_API_URL"])
-    environment = {name: value for name, value in server.items() if name.startswith("PREFECT_")}
-    environment |= {"PREFECT_API_URL": line.api, "PREFECT_CLIENT_MAX_RETRIES": "4" if back else "0"}
-    run_id = new_run_id()
-    victim = press(quick, "held", hold="draw_records", run_id=run_id, environment=environment)
-    with all_ended(victim):
-        victim.held()
-        line.cut()
-        victim.go()
-        if back:
-            assert line.refused.wait(600), victim.said
-            line.mend()
-        code = victim.end()
-    # The release does not hang on the server: it was drawn and published all the same.
-    assert code == 0, victim.said
-    assert ("could not be told" in victim.said) is not back
-    assert kinds(quick) == ["look", "charge", "draw", "publish"]
-    assert_clean(quick, 1)
-    named = {"flow_runs": {"name": {"like_": run_id[:8]}}}
-    (seen,) = ask(server, "/flow_runs/filter", named)
-    assert seen["state_type"] == ("COMPLETED" if back else "RUNNING")
-
-
 @pytest.mark.parametrize(
     ("step", "kind", "ledger", "said"),
     [
-        ("rehearse", "OutputNotWritableError", [], "Nothing was charged"),
-        ("charge_ledger", "LedgerUnavailableError", ["look"], "ledger"),
+        pytest.param("rehearse", "OutputNotWritableError", [], "Nothing was charged",
+                     marks=pytest.mark.nightly),
+        pytest.param("charge_ledger", "LedgerUnavailableError", ["look"], "ledger",
+                     marks=pytest.mark.nightly),
         (
             "write_products",
             "OutputNotWritableError",
             ["look", "charge", "draw"],
             "charged, and stays so",
         ),
-        (
-            "publish_bundle",
-            "OutputNotWritableError",
-            ["look", "charge", "draw"],
-            "charged, and stays so",
-        ),
+        pytest.param("publish_bundle", "OutputNotWritableError", ["look", "charge", "draw"],
+                     "charged, and stays so", marks=pytest.mark.nightly),
     ],
-)
+)  # fmt: skip
 def test_a_full_disk(quick: Any, step: str, kind: str, ledger: list[str], said: str) -> None:
     victim = press(quick, "full", hold=step, before=short_of_disk).held().go()
     assert victim.end() == CODES[kind], victim.said
