@@ -2,7 +2,7 @@
 
 One process presses two releases as plain functions and then two that the server watches. The
 very first is left out, since whatever it imports the others have; that the third imports
-Prefect is told too, and held to the same limit in the full form. On a busy machine all takes
+Prefect is told too, and held to the same limit. On a busy machine all takes
 longer: seconds are divided by how much longer a loop that never waits took in the same process,
 and the best of a few processes is taken.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 MOST = 3.0
 """Seconds a release; 2.6 were measured on two idle cores, and 0.8 once Prefect is imported."""
 TRIES = 4
@@ -54,7 +54,6 @@ def test_overhead_a_release(agency: Any, server: dict[str, str]) -> None:
     assert least_overhead(agency, server, importing=False) < MOST
 
 
-@pytest.mark.nightly
 def test_overhead_with_the_import(agency: Any, server: dict[str, str]) -> None:
     assert least_overhead(agency, server, importing=True) < MOST
 
