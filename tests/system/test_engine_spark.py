@@ -190,6 +190,7 @@ def records_with_places(source: Any, n: int, folder: Path) -> tuple[list[tuple[i
     )
 
 
+@pytest.mark.nightly
 def test_two_files_of_households_and_persons_make_the_same_records(
     session: SparkSource, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> files.FileSource:
     return files.FileSource(str(path), "parquet")
 
 
+@pytest.mark.nightly
 def test_a_server_counts_the_same(
     here: files.FileSource, remote: str, private: Path, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_server_counts_the_same(
     snapshot.settle()
 
 
+@pytest.mark.nightly
 def test_a_cluster_counts_the_same(
     here: files.FileSource, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_cluster_counts_the_same(
         snapshot.settle()
 
 
+@pytest.mark.nightly
 def test_faults_of_files(remote: str, private: Path, tmp_path: Path) -> None:
     snapshot = Snapshot(private)
     path = ages(tmp_path / "first.parquet")
@@ -142,6 +145,7 @@ def other(remote: str) -> Iterator[Any]:
         yield session
 
 
+@pytest.mark.nightly
 def test_a_session_that_has_ended_leaves_others_alone(other: Any, remote: str) -> None:
     """The library closes it again when it is collected, and with it threads that all share."""
     from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
@@ -156,6 +160,7 @@ def test_a_session_that_has_ended_leaves_others_alone(other: Any, remote: str) -
     assert ExecutePlanResponseReattachableIterator._release_thread_pool_instance is shared
 
 
+@pytest.mark.nightly
 def test_tables_and_orc(other: Any, remote: str, private: Path, tmp_path: Path) -> None:
     """A table stays for a run what it was; one whose files are not known is refused."""
     frame = other.read.parquet(str(ages(tmp_path / "a.parquet")))
@@ -181,7 +186,7 @@ def test_tables_and_orc(other: Any, remote: str, private: Path, tmp_path: Path) 
         refused(kind, lambda place=place: Snapshot(private).of(place))
 
 
-@pytest.mark.parametrize("kind", ["remote", "master"])
+@pytest.mark.parametrize("kind", ["remote", pytest.param("master", marks=pytest.mark.nightly)])
 def test_a_server_that_is_not_there(
     kind: str, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +198,7 @@ def test_a_server_that_is_not_there(
         refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
 
 
+@pytest.mark.nightly
 def test_households_and_persons_from_a_server(remote: str, agency: Agency) -> None:
     """Published from both files in one session; a key that is there twice is refused first."""
     agency.text = CONFIG.replace("testdata", "households")
@@ -213,6 +219,7 @@ def test_households_and_persons_from_a_server(remote: str, agency: Agency) -> No
     assert [entry.kind for entry in agency.entries()].count("charge") == 1
 
 
+@pytest.mark.nightly
 def test_a_release_from_a_server(remote: str, agency: Agency) -> None:
     """It is published, and no record is anywhere but in the source."""
     declared = f"{{engine: spark, path: data/source.parquet, remote: '{remote}'}}"
@@ -222,6 +229,7 @@ def test_a_release_from_a_server(remote: str, agency: Agency) -> None:
     assert search.in_files(agency.folder, but=(agency.source,)) == []
 
 
+@pytest.mark.nightly
 def test_a_server_that_asks_for_a_token_and_goes(
     servers: SparkServers,
     remote: str,
