@@ -332,7 +332,14 @@ def test_processes_at_once_never_overspend_and_lose_nothing(
     assert tries / 2 < charges < tries  # the limit ran out in the midst
 
 
-@pytest.mark.parametrize("spoil", ["", "check before"])
+@pytest.mark.parametrize(
+    ("location", "spoil"),
+    [
+        ("sqlite", ""), ("postgres", ""), ("sqlite", "check before"),
+        pytest.param("postgres", "check before", marks=pytest.mark.nightly),
+    ],
+    indirect=["location"],
+)  # fmt: skip
 def test_processes_at_once_never_overspend_on_one_person_of_a_panel(
     location: str, spoil: str
 ) -> None:
@@ -354,8 +361,14 @@ def test_processes_at_once_never_overspend_on_one_person_of_a_panel(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "expected"),
-    [("without a queue", {"lost"}), ("check before", {"overspent", "broken"})],
+    ("location", "spoil", "expected"),
+    [
+        ("sqlite", "without a queue", {"lost"}),
+        ("postgres", "check before", {"overspent", "broken"}),
+        pytest.param("postgres", "without a queue", {"lost"}, marks=pytest.mark.nightly),
+        pytest.param("sqlite", "check before", {"overspent", "broken"}, marks=pytest.mark.nightly),
+    ],
+    indirect=["location"],
 )
 def test_the_race_finds_a_ledger_that_is_broken(
     location: str, tmp_path: Path, spoil: str, expected: set[str]

@@ -152,11 +152,18 @@ def history(location: str, written: int, last_step: int) -> None:
 
 
 def chosen(steps: list[str], every: bool) -> list[int]:
-    """The numbers of the steps to die at: all, or those around each entry and one of each kind."""
+    """The numbers of the steps to die at: all, or those around each entry and one of each kind.
+
+    Readings of one table are of one kind.
+    """
     seen: set[str] = set()
     found = []
     for number, name in enumerate(steps, 1):
-        kind = " ".join(name.split()[:3]) if " CREATE " in name or " DROP " in name else name
+        kind, words = name, name.split()
+        if words[1] in ("CREATE", "DROP", "ALTER"):
+            kind = " ".join(words[:3])
+        elif words[1] == "SELECT" and "FROM" in words:
+            kind = " ".join((*words[:2], words[words.index("FROM") + 1]))
         if name.startswith("before INSERT INTO entries"):
             seen -= {kind, "before COMMIT", "after COMMIT"}
         if every or kind not in seen:

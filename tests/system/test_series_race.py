@@ -23,8 +23,6 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
-AT_ONCE = 10
-"""Processes at work at a time; the next begin as these end, so that some come late."""
 
 
 @pytest.fixture
@@ -39,11 +37,18 @@ def office(founded: Callable[..., Any], tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    "runs", [12, pytest.param(100, marks=pytest.mark.nightly)], ids=["quick", "full"]
+    ("runs", "at_once"),
+    [(8, 6), pytest.param(100, 10, marks=pytest.mark.nightly)],
+    ids=["quick", "full"],
 )
 @pytest.mark.parametrize("homes", [1, 3])
-def test_racing_runs_publish_a_period_once(office: Any, runs: int, homes: int) -> None:
-    """Those of one home see each other; those of several share a ledger and nothing else."""
+def test_racing_runs_publish_a_period_once(
+    office: Any, runs: int, at_once: int, homes: int
+) -> None:
+    """Those of one home see each other; those of several share a ledger and nothing else.
+
+    So many are at work at a time; the next begin as these end, so that some come late.
+    """
     places = [office.folder / f"home-{number}" for number in range(homes)]
     for place in places:
         place.mkdir(mode=0o700)
@@ -51,12 +56,12 @@ def test_racing_runs_publish_a_period_once(office: Any, runs: int, homes: int) -
     address = {} if homes == 1 else {"address": ledger}
     roots = [office.home.root] if homes == 1 else places
     codes = []
-    for begin in range(0, runs, AT_ONCE):
+    for begin in range(0, runs, at_once):
         victims = [
             press(
                 office, f"racing-{n}", home=str(roots[n % len(roots)]), period="2020-01", **address
             )
-            for n in range(begin, min(begin + AT_ONCE, runs))
+            for n in range(begin, min(begin + at_once, runs))
         ]
         with all_ended(*victims):
             codes += [victim.end() for victim in victims]
@@ -69,7 +74,10 @@ def test_racing_runs_publish_a_period_once(office: Any, runs: int, homes: int) -
     verify_ledger(office.home)
 
 
-@pytest.mark.parametrize("step", ["draw_records", "write_products", "publish_bundle"])
+@pytest.mark.parametrize(
+    "step",
+    ["draw_records", "write_products", pytest.param("publish_bundle", marks=pytest.mark.nightly)],
+)
 def test_a_kill_leaves_the_other_periods_unharmed(office: Any, step: str) -> None:
     victim = press(office, "killed", period="2020-02", hold=step)
     with all_ended(victim):

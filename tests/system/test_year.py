@@ -32,7 +32,7 @@ UNCHARGED, ABANDONED = "count_once", ("draw_records", "write_products", "publish
 
 
 @pytest.mark.parametrize(
-    "days", [8, pytest.param(365, marks=pytest.mark.nightly)], ids=["quick", "full"]
+    "days", [4, pytest.param(365, marks=pytest.mark.nightly)], ids=["quick", "full"]
 )
 def test_a_year_of_daily_releases(founded: Callable[..., Any], tmp_path: Path, days: int) -> None:
     warm()
