@@ -9,6 +9,7 @@ import sysconfig
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from own_packages import FOLDERS, with_packages_of_its_own
@@ -16,15 +17,6 @@ from requirements import lacking
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-PREPARED = """
-import pathlib
-from statpress.flows.demo import prepare
-from statpress.tasks.private_zone.folders import Home
-home = Home(pathlib.Path("home").absolute())
-home.folder("")
-prepare(pathlib.Path("demo").absolute(), home)
-"""
-"""Makes the demo's data, configs and ledger, without its release."""
 
 
 @pytest.fixture(scope="module")
@@ -96,21 +88,18 @@ def test_it_has_every_file_under_one_name(wheel: Path) -> None:
 def test_its_command_works_beside_folders_of_the_same_names(scripts: Path, folder: Path) -> None:
     config = ROOT / "configs" / "census2000.yaml"
     assert "valid" in output(folder, scripts / "statpress", "validate", config)
-    assert "synthetic file" in output(folder, scripts / "statpress", "demo", "--help")
-    program = "import statpress; print(statpress.__file__); statpress.plan({!r})"
-    place = output(folder, scripts / "python", "-c", program.format(str(config)))
-    assert Path(place.strip()).is_relative_to(scripts.parent)
+    program = "import statpress; print(statpress.__file__); statpress.plan({!r})\n"
+    program += "from statpress.flows import deployed; print(deployed.release.name)"
+    place, flow = output(folder, scripts / "python", "-c", program.format(str(config))).split(
+        "\n", 1
+    )
+    assert Path(place).is_relative_to(scripts.parent)
+    assert flow == "statpress-release\n", "its flows can be deployed"
 
 
-def test_its_flows_can_be_deployed(scripts: Path, folder: Path) -> None:
-    program = "from statpress.flows import deployed; print(deployed.release.name)"
-    assert output(folder, scripts / "python", "-c", program) == "statpress-release\n"
-
-
-def test_its_release_works_beside_folders_of_the_same_names(scripts: Path, folder: Path) -> None:
-    """From the files of the demo, whose own release takes longer (``test_cli.py``)."""
-    output(folder, scripts / "python", "-c", PREPARED)
-    run = (scripts / "statpress", "run", "demo/census2000.yaml", "--no-orchestrator", "--json")
+def test_its_release_works_beside_folders_of_the_same_names(scripts: Path, agency: Any) -> None:
+    folder = with_packages_of_its_own(agency.folder)
+    run = (scripts / "statpress", "run", agency.config, "--no-orchestrator", "--json")
     output(folder, *run)
-    (bundle,) = (folder / "demo" / "releases").iterdir()
+    (bundle,) = agency.bundles()
     assert "all as the manifest says" in output(folder, scripts / "statpress", "verify", bundle)

@@ -19,31 +19,42 @@ pytestmark = [
     ),
 ]
 CASES = {
+    "small table": ("laplace", "table", (150, 150), 10**5),
     "dense table": ("laplace", "table", (500, 500), 10**5),
     "two resolutions": ("two_resolutions", "table", (1000, 200), 10**5),
     "records from a table": ("bootstrap", "microdata", (1000, 1000), 10**6),
     "records from a density": ("density", "microdata", (500, 500), 10**5),
+    "records by few marginals": ("marginals", "microdata", (8,) * 3, 10**5),
     "records by marginals": ("marginals", "microdata", (8,) * 5, 10**5),
     "mean": ("joint_moments", "estimate", (1000,), 10**6),
     "quantile": ("noisy_quantile", "estimate", (100_000,), 10**6),
     "replicates": ("dp_bootstrap", "estimate", (1000,), 10**5),
     "function": ("bernstein", "function", (300, 300), 10**5),
 }
+NIGHTLY = frozenset({"dense table", "records by marginals", "quantile"})
+"""Cases like another that takes a tenth of the time."""
 TWIN = "bootstrap", "microdata", (2000, 4000), 10**6
 
 
-@pytest.fixture(scope="module")
-def peaks() -> list[dict[str, dict[str, int]]]:
-    """Measured and foreseen, of every case and of the twin, which writes nothing."""
-    return apart(*([*case, ["parquet", "csv"]] for case in CASES.values()), [*TWIN, []])
+@pytest.fixture(
+    scope="module",
+    params=[NIGHTLY, pytest.param(frozenset(), marks=pytest.mark.nightly)],
+    ids=["quick", "full"],
+)
+def peaks(request: pytest.FixtureRequest) -> dict[str, dict[str, dict[str, int]]]:
+    """Measured and foreseen, of the cases and of the twin, which writes nothing."""
+    names = [name for name in CASES if name not in request.param]
+    found = apart(*([*CASES[name], ["parquet", "csv"]] for name in names), [*TWIN, []])
+    return dict(zip([*names, "twin"], found, strict=True))
 
 
-def test_no_stage_takes_more_than_was_foreseen(peaks: list[dict[str, dict[str, int]]]) -> None:
-    for case, found in zip(CASES, peaks[:-1], strict=True):
-        for stage, measured in found["measured"].items():
-            assert measured <= found["foreseen"][stage], (case, stage, found)
+def test_no_stage_takes_more_than_was_foreseen(peaks: dict[str, dict[str, dict[str, int]]]) -> None:
+    for case in CASES.keys() & peaks.keys():
+        for stage, measured in peaks[case]["measured"].items():
+            assert measured <= peaks[case]["foreseen"][stage], (case, stage, peaks[case])
 
 
+@pytest.mark.nightly
 def test_a_whole_release_takes_no_more_than_its_plan_foresees() -> None:
     """Wide records, tables and estimates, from the config to the bundle."""
     found = whole_release.released(40_000, "{memory: 2GB, threads: 2}", drawn=4_000)
@@ -51,9 +62,9 @@ def test_a_whole_release_takes_no_more_than_its_plan_foresees() -> None:
 
 
 def test_a_forecast_for_a_hundredth_of_the_cells_would_not_hold(
-    peaks: list[dict[str, dict[str, int]]],
+    peaks: dict[str, dict[str, dict[str, int]]],
 ) -> None:
     """The twin: a stage takes more than that, so that bounds are not merely large."""
     mechanism, kind, (rows, columns), n = TWIN
     less = foreseen(product_of(mechanism, kind, domain_of((rows // 100, columns)), n))
-    assert any(taken > less[stage] for stage, taken in peaks[-1]["measured"].items())
+    assert any(taken > less[stage] for stage, taken in peaks["twin"]["measured"].items())

@@ -90,7 +90,12 @@ program()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "unbuffered"), [(["--help"], ""), (VALID, "1"), ([*WRONG, "--json"], "")]
+    ("arguments", "unbuffered"),
+    [
+        pytest.param(["--help"], "", marks=pytest.mark.nightly),
+        (VALID, "1"),
+        pytest.param([*WRONG, "--json"], "", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_reader_that_has_gone(arguments: list[str], unbuffered: str) -> None:
     reader, writer = os.pipe()
@@ -110,7 +115,11 @@ def test_a_reader_that_has_gone(arguments: list[str], unbuffered: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "status", "unbuffered"),
-    [(VALID, 0, ""), ([*WRONG, "--json"], 11, "1"), (["--version"], 0, "")],
+    [
+        pytest.param(VALID, 0, "", marks=pytest.mark.nightly),
+        ([*WRONG, "--json"], 11, "1"),
+        (["--version"], 0, ""),
+    ],
 )
 def test_closed_output(arguments: list[str], status: int, unbuffered: str) -> None:
     command = 'exec "$0" "$@" >&-'
@@ -123,7 +132,9 @@ def test_closed_output(arguments: list[str], status: int, unbuffered: str) -> No
     assert (done.returncode, done.stderr) == (status, b"")
 
 
-@pytest.mark.parametrize(("json", "unbuffered"), [([], ""), (["--json"], "1")])
+@pytest.mark.parametrize(
+    ("json", "unbuffered"), [pytest.param([], "", marks=pytest.mark.nightly), (["--json"], "1")]
+)
 def test_a_result_that_finds_no_room_is_an_error_and_the_work_done(
     json: list[str], unbuffered: str
 ) -> None:
