@@ -124,6 +124,7 @@ def together(*victims: Victim) -> list[int]:
         return sorted(victim.end() for victim in victims)
 
 
+@pytest.mark.nightly
 def test_one_run_on_two_machines_draws_once(
     quick: Any, founded: Callable[..., Any], postgres_url: str, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_one_run_on_two_machines_draws_once(
     assert len(quick.bundles() + other.bundles()) == 1
 
 
+@pytest.mark.nightly
 def test_two_runs_of_one_dataset_with_budget_for_one(quick: Any) -> None:
     with Ledger.open(quick.home.ledger) as ledger:
         ledger.amend(dataset="testdata", epsilon="1.5")
