@@ -178,6 +178,11 @@ class ExpectedInterval:
             shown = unbounded if width is None else _digits(width, 5)
             noise = "" if sd is None else f" (sd of its noise {_digits(sd, 4)})"
             yield f"expected width: {quantity}", shown + noise
+        yield (
+            "widths are for",
+            "records spread evenly over the declared range: where many values are 0 or few are "
+            "large, a mean's is usually shorter and an upper quantile's longer",
+        )
 
     def summary(self) -> str:
         """All that is known."""

@@ -541,7 +541,10 @@ class QuantileOfCells(EstimateMechanism):
     def remarks(self) -> Iterator[tuple[str, str]]:
         """Whether narrower cells would tell more."""
         if self.expected_cells == 1:
-            yield "the interval is", "one cell: only narrower cells would tell more"
+            yield (
+                "the interval is",
+                "one cell, if records are spread evenly: then only narrower cells would tell more",
+            )
 
     @property
     def span(self) -> float:

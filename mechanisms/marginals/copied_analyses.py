@@ -208,15 +208,12 @@ class CopiedAnalyses(Analyses):
         several = self.sample and (self.sample.unit_records > 1 or self.sample.absent)
         of_households = self.copies[0].household is not None
         if several and not of_households:
-            raise QueryError(
-                "Copies have no intervals for a population where a unit may have several records.",
-                where="of",
-                next_step="Ask for the records themselves.",
-            )
+            raise no_population_of_copies()
         figures, variances = zip(*map(of_copy, self.copies), strict=True)
         if not np.isfinite([*figures, *variances]).all():
             raise QueryError(
-                "A copy has too few records for this figure.", next_step="Ask for larger groups."
+                "A copy has too few records for this figure.",
+                next_step="Ask for larger groups, or leave this one out with a condition.",
             )
         freedom = max(each.design.freedom for each in self.copies)
         made = combined(
@@ -233,6 +230,15 @@ class CopiedAnalyses(Analyses):
         return Interval(
             made.estimate, made.standard_error, lower, upper, made.p_value, "Rubin", sampling
         )
+
+
+def no_population_of_copies() -> QueryError:
+    """That copies do not say which records are of one unit."""
+    return QueryError(
+        "Copies have no intervals for a population where a unit may have several records.",
+        where="of",
+        next_step="Ask for the records themselves.",
+    )
 
 
 def _one_of(column: NDArray[np.int64], codes: Collection[int]) -> Flags:

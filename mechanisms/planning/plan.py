@@ -370,7 +370,10 @@ class Verdict:
         side = "above" if self.value > self.threshold else "below"
         if self.value == self.threshold:
             side = "not above"
-        return f"{said}: {self.figure} {self.value:.3g}, {side} {self.threshold:g}"
+        shown = f"{self.value:.3g}"
+        if float(shown) == self.threshold:  # it would read as if it were not apart from it
+            shown = f"{self.value:.5g}"
+        return f"{said}: {self.figure} {shown}, {side} {self.threshold:g}"
 
 
 def verdict(product: PlannedProduct[Any]) -> Verdict:

@@ -25,8 +25,18 @@ def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None)
     return {
         "chosen_by_noisy_scores": chosen,
         **({"sample": sample} if sample else {}),
+        **({"kept_of_a_unit": stated["unit_records"]} if stated.get("absent_records") else {}),
         **({"accepted": verdict["name"]} if verdict.get("accepted") else {}),
     }
+
+
+def kept_words(most: int) -> str:
+    """What a release of units with several records leaves out."""
+    used = f"{most} records were" if most > 1 else "one record was"
+    return (
+        f"Of each unit at most {used} used, chosen at random: where units have more, counts and "
+        "totals are below those of all their records, and such units weigh less."
+    )
 
 
 def _guess(pairs: Sequence[str] | None) -> str:
@@ -48,7 +58,8 @@ def _guess(pairs: Sequence[str] | None) -> str:
 
 def caveats(facts: Mapping[str, Any]) -> list[str]:
     """How the estimates and intervals of an answer are meant."""
-    sample, sums = facts.get("sample"), facts["statistic"] in ("count", "total")
+    sample, counts = facts.get("sample"), facts["statistic"] == "count"
+    sums = counts or facts["statistic"] == "total"
     copied = facts["statistic"] == "combined" or facts.get("on_copies", False)
     carried = "with_prior" in facts
     several = sample is not None and sample.get("unit_records", 1) > 1
@@ -57,7 +68,8 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
     notes = [
         ("Estimates from copies of the records, by Rubin's rule." * copied)
         or ("Estimates from noisy tables and from what an earlier release said of them." * carried)
-        or ("Unbiased estimates from noisy tables, which may be negative." * sums)
+        or ("Unbiased estimates from noisy tables, which may be negative." * counts)
+        or ("Estimates from noisy tables, which may be negative." * sums)
         or "Estimates from noisy tables, which may lie beyond what is possible.",
         f"One interval covers with probability {facts['confidence']:.4g}"
         f"{' or more' if bounded else ''}, not all of them together.",
@@ -94,6 +106,8 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
             notes.append(f"They allow for units whose {whom} are all alike.")
     else:
         notes.append("They are for the population of which the units are a random sample.")
+    if "kept_of_a_unit" in facts:
+        notes.append(kept_words(facts["kept_of_a_unit"]))
     if any(math.isinf(cell[end]) for cell in facts["cells"] for end in ("lower", "upper")):
         notes.append("Where an end is infinite, the noise leaves the figure unbounded.")
     if any(

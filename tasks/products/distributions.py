@@ -132,7 +132,7 @@ WHISKERS = (
     "Whiskers hold the number in the confidential records with 95 % each; they are about the "
     "noise of this release, and the sampling of the records comes on top."
 )
-CERTAIN = "In 95 of 100 such releases the number in the records is within that."
+CERTAIN = "In 95 of 100 such releases the number in the records that were used is within that."
 SURPLUS = "Blue: more records than if the columns were unrelated; orange: fewer."
 CHOSEN = "Chosen as the largest, they are too high more often than too low."
 

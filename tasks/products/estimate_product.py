@@ -370,6 +370,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             f"- `{product.name}`: estimates with intervals at level "
             f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}`"
         )
+        item += ", of which expected widths are for records spread evenly"
         if len(listed) <= _MOST_IN_A_LINE:
             item += f" ({'; '.join(listed)})."
         else:

@@ -219,8 +219,8 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
         if apart is not None and len(stopping) > apart:
             found.append(
                 f"{len(stopping)} products would be {kind.replace('_', ' ')}: "
-                f"{', '.join(stopping)}. A run stops before the charge unless each of them says "
-                f"'accept: {kind}'.{_GRACE.get(kind, '')}"
+                f"{', '.join(stopping)}. A run stops before the charge. For each of them: "
+                f"{_remedy(kind)}"
             )
             listed = {name: each for name, each in listed.items() if name not in stopping}
     for name, each in listed.items():
@@ -228,8 +228,8 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
             found.append(f"'{name}' is {each.words}. The config accepts that.")
         else:
             found.append(
-                f"'{name}' would be {each.words}. A run stops before the charge unless the "
-                f"product says 'accept: {each.name}'.{_GRACE.get(each.name, '')}"
+                f"'{name}' would be {each.words}. A run stops before the charge. "
+                f"{_remedy(each.name)}"
             )
     if release.config.privacy.is_from_source and plan.privacy.size is not Size.FROM_SOURCE:
         size = how_many(plan.privacy.n_units, plan.privacy.n_records, Size.ROUGH)
@@ -253,6 +253,12 @@ def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[
             "units have, by what is public: 'expected_records' under privacy.unit."
         )
     return [*found, *_of_noisy_checks(release, plan), *disclosures(plan)]
+
+
+def _remedy(name: str) -> str:
+    """What to do about a verdict that stops a run."""
+    remedy = _REFUSALS[name].next_step.removesuffix(" Nothing was charged.")
+    return remedy + _GRACE.get(name, "")
 
 
 def _of_noisy_checks(release: Release, plan: Plan) -> Iterator[str]:

@@ -21,20 +21,25 @@ import numpy as np
 
 from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
-from statpress.mechanisms.marginals.copied_analyses import HOUSEHOLDS, Copy
+from statpress.mechanisms.marginals.copied_analyses import (
+    HOUSEHOLDS,
+    Copy,
+    no_population_of_copies,
+)
 from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.locations import Folder, is_plain, location_of
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_location
 from statpress.tasks.catalogues.usage import citation
 from statpress.tasks.ledger.entries import read_public_key
-from statpress.tasks.products.answer_words import MISSING
+from statpress.tasks.products.answer_words import MISSING, standing
 from statpress.tasks.products.publication import size_stated
 from statpress.tasks.release.answers import Estimates, change_of, check_definitions, shares_of_all
 from statpress.tasks.release.combining import combine_copies, complete, fitted, of_linked
 from statpress.tasks.release.formulas import columns_in
 from statpress.tasks.release.query import (
     ABLE,
+    MIDDLES,
     Copied,
     Measured,
     Question,
@@ -355,7 +360,7 @@ class Release:
         fit: Callable[..., Any],
         *,
         product: str | None = None,
-        of: Of = "population",
+        of: Of | None = None,
         confidence: float = 0.95,
         freedom: float = math.inf,
     ) -> Estimates:
@@ -375,15 +380,18 @@ class Release:
                 Series. For ``of="records"`` the figures alone will do.
             product: Which records; by default the only ones.
             of: Whose figures: of a population that the records are a sample of, or of the
-                confidential records themselves.
+                confidential records themselves. By default of the population, and of the records
+                where a person may have several, since copies do not say whose a record is.
             confidence: Of each interval.
             freedom: Degrees of freedom of a variance of one copy, where they are few: of a survey's
                 clusters their number less that of strata.
 
         Raises:
-            QueryError: There are no copies, or ``fit`` gives something else or no finite number.
+            QueryError: There are no copies, ``fit`` gives something else or no finite number, or
+                of units with several records a population is asked for.
         """
         named = self._named(product, "microdata", "linked")
+        of = of or ("records" if _has_several(named[1]) else "population")
         return self._combined(
             fit, named, self._frames(*named), of=of, confidence=confidence, freedom=freedom
         )
@@ -406,6 +414,9 @@ class Release:
     ) -> Estimates:
         """``combine`` of frames that are there."""
         population = _checked(of).endswith("population")
+        if population and _has_several(product[1]):
+            raise no_population_of_copies()
+        binned = any(len(frame.iloc[:, :-1].select_dtypes("number").columns) for frame in frames)
         cells, notes = combine_copies(
             fit, frames, size=size_stated(product[1]), population=population,
             confidence=confidence, freedom=freedom,
@@ -421,8 +432,9 @@ class Release:
                 "confidence": confidence,
                 "of": of,
                 "sample": {} if population else None,
+                **standing(product[1]),
                 "chosen_by_noisy_scores": False,
-                "notes": notes,
+                "notes": [*notes, MIDDLES] if binned else notes,
             }
         )
 
@@ -777,6 +789,11 @@ class Release:
             listed = each.get("constraints", {}).get("enum", ())
             each["listed"] = [*map(plain, listed)] if each["type"] == "string" else []
         return table.rename_columns([each["name"] for each in fields]), fields
+
+
+def _has_several(stated: Mapping[str, Any]) -> bool:
+    """Whether a unit may have several records, which copies do not tell apart."""
+    return stated["kind"] != "linked" and stated.get("unit_records", 1) > 1
 
 
 def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> Any:

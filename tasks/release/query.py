@@ -54,6 +54,10 @@ _NUMBERS = (
     "Numbers count as the middle of their cells, as they are published, and no interval allows for "
     "what that hides; records without a number do not count."
 )
+MIDDLES = (
+    "Numbers are the middles of their cells, as they are published, and no interval allows for "
+    "what that hides."
+)
 _EVENLY = (
     "Numbers count as evenly spread over their cells, and no interval allows for what that hides; "
     "records without a number do not count."
@@ -635,7 +639,13 @@ def _figures(
         for cell in itertools.product(*every.values()):
             values = dict(zip(every, cell, strict=True))
             where = {**allowed, **{name: [code] for name, code in values.items()}}
-            yield values, figure(analyses, question, where)
+            try:
+                found = figure(analyses, question, where)
+            except QueryError as error:  # of a group that has too few records
+                named = [f"{name} = {named_cells(domain[name])[c]}" for name, c in values.items()]
+                error.where = error.where or ", ".join(named)
+                raise
+            yield values, found
         return
     if len(every) != 1:
         raise QueryError(
@@ -686,7 +696,7 @@ def regress(measured: Measured, formula: str, question: Question) -> dict[str, A
         **measured.facts(question),
         "statistic": "coefficient",
         "statistic_of": [formula],
-        "notes": list(terms.notes),
+        "notes": [*terms.notes, MIDDLES],
         "cells": cells,
     }
 

@@ -88,8 +88,8 @@ def test_it_says_what_the_dataset_has_spent_at_its_charge(released: Any) -> None
 
 def test_a_second_release_says_that_there_was_a_first(released: Any) -> None:
     first, second = ((bundle / NAME).read_text() for bundle in released.bundles())
-    assert "Others of the same data came before it" in second
-    assert "Others of the same data" not in first
+    assert "Before it the same data were charged for other releases" in second
+    assert "Before it the same data" not in first
 
 
 @pytest.mark.parametrize("period", [None, "2026-10"])

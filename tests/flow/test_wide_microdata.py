@@ -21,6 +21,7 @@ import pytest
 from bad_input import CANARY, N
 from people import ZEROS, count_persons, put, put_people
 
+import statpress
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
 from statpress.flows.cli import app
@@ -384,6 +385,29 @@ def test_intervals_for_a_population_are_of_units(
     text = capsys.readouterr().out
     assert f"a random sample of {n // most:,} units" in text and "0.95 or more" in text
     assert ("share to" in text, "all alike" in text) == (most == 1, most > 1)
+
+
+def test_copies_of_units_with_several_records_are_of_the_records(press: Any) -> None:
+    """Whose a record is they do not say, so that a model would take persons for several."""
+    release = statpress.open(press("units"), product="wide")
+
+    def share(records: Any) -> tuple[float, float]:
+        often = (records["visits"] == "0").mean()
+        return often, often * (1 - often) / len(records)
+
+    found = release.combine(share)
+    own = release.combine(share, of="records")
+    assert found.facts == own.facts and found.facts["of"] == "records"
+    for asked in (found, release.share("visits")):
+        assert any(note.startswith("Of each unit at most 3 records were") for note in asked.notes)
+    formula = "visits ~ 1"
+    for refused in (
+        lambda: release.combine(share, of="population"),
+        lambda: release.on_copies.regress(formula, of="population"),
+        lambda: release.on_copies.share("visits", of="population"),
+    ):
+        with pytest.raises(errors.QueryError, match="where a unit may have several records"):
+            refused()
 
 
 # --- plans --------------------------------------------------------------------------
