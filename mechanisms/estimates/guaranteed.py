@@ -149,6 +149,7 @@ def excluded(
     return _known_variance(over, n_records, variance, 1 - low, noise) < alpha
 
 
+@functools.lru_cache(maxsize=4096)
 def mean_limit(
     total: float,
     most_square: float | None,

@@ -18,7 +18,6 @@ a fixed text in their place; digits that are another processor's are left out.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import json
@@ -295,8 +294,7 @@ def keep_gates_here() -> None:
 
 
 def save_work() -> None:
-    """Draw no pictures in a rehearsal, which keeps none, and find each limit of a mean once."""
-    from statpress.mechanisms.estimates import guaranteed
+    """Draw no pictures in a rehearsal, which keeps none."""
     from statpress.tasks.release import build
 
     whole = build.write_report
@@ -308,7 +306,6 @@ def save_work() -> None:
         return whole(folder, manifest, pictures=pictures and charged)
 
     build.write_report = write_report
-    guaranteed.mean_limit = functools.cache(guaranteed.mean_limit)
 
 
 def review(bench: Bench) -> None:
