@@ -370,7 +370,6 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             f"- `{product.name}`: estimates with intervals at level "
             f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}`"
         )
-        item += ", of which expected widths are for records spread evenly"
         if len(listed) <= _MOST_IN_A_LINE:
             item += f" ({'; '.join(listed)})."
         else:
@@ -454,7 +453,8 @@ _MIDDLES = (
 _INTERVALS = (
     "**Intervals** are for the population of which the records are a sample of "
     "independent ones, and hold both the sampling error and the noise. The confidential "
-    f"records themselves would give the estimate but for the noise. {_MIDDLES} Where `valid` is "
+    f"records themselves would give the estimate but for the noise. {_MIDDLES} Expected "
+    "widths are for records spread evenly over the declared range. Where `valid` is "
     "false, too little was released for an approximation, and the interval is as wide as "
     "it can be. An interval is `approximate` where populations with rare values may be "
     "covered less often, `guaranteed` where it covers every population within the bounds "
