@@ -17,7 +17,8 @@ def covered(table: str, epsilon: float, replicates: int) -> dict[str, float]:
     return {way: sum(sum(held[way]) for held in found) / (figures * replicates) for way in WAYS}
 
 
-@pytest.mark.parametrize("replicates", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("replicates", [2])
 def test_copies_cover_where_records_and_forgotten_variances_do_not(replicates: int) -> None:
     """The 17 figures of a replicate depend on each other: a mean of 2 is .95 by .05 or so."""
     shares = covered("ladder", 1.0, replicates)

@@ -169,7 +169,8 @@ def compared(records: Records, seeds: int) -> Iterator[tuple[str, float, float, 
 @pytest.mark.parametrize(
     ("name", "columns", "seeds"),
     [
-        *(("happiness", HAPPINESS[:width], 3) for width in (2, 5)),
+        ("happiness", HAPPINESS[:2], 3),
+        pytest.param("happiness", HAPPINESS[:5], 3, marks=pytest.mark.nightly),
         ("cps91", FIVE_OF_CPS91, 2),
         pytest.param("happiness", HAPPINESS[:3], 5, marks=pytest.mark.nightly),
         pytest.param("happiness", HAPPINESS[:1], 20, marks=pytest.mark.nightly),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.benchmarks.linked_households import (
     case_of,
@@ -13,6 +14,7 @@ from tests.benchmarks.linked_households import (
 )
 
 
+@pytest.mark.nightly
 def test_linked_records_agree_with_their_sizes_and_keep_who_lives_together() -> None:
     case = case_of("arc")
     records = {each: released(case, each, 1.0, 0) for each in ("linked", "random")}

@@ -133,6 +133,7 @@ register(Unknown)
 """
 
 
+@pytest.mark.nightly
 def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
     """Toys that keep it, one that draws half its noise, and one without a law."""
     (tmp_path / "toy_contracts.py").write_text(PLUGIN)
