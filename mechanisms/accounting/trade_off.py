@@ -26,8 +26,9 @@ is an exact fraction, and the result is rounded down.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
@@ -86,9 +87,10 @@ def missed_at_least(curve: Callable[[float], Bounds], alpha: Fraction, scale: fl
     return max(seen.values())
 
 
+@functools.lru_cache(maxsize=64)  # a rehearsal, a report and its statement ask the same
 def missed_by_points(
-    points: Sequence[tuple[float, float]], alphas: Sequence[Fraction]
-) -> list[float]:
+    points: tuple[tuple[float, float], ...], alphas: tuple[Fraction, ...]
+) -> tuple[float, ...]:
     """Lower bounds on the rate of false negatives of every test, by a few points of a curve.
 
     Besides the theorem's bound this takes that of the complement of a test with the neighbours
@@ -104,7 +106,7 @@ def missed_by_points(
     """
     with ctx.workprec(BITS):
         held = [(arb(epsilon).exp(), arb(delta)) for epsilon, delta in points]
-        return [
+        return tuple(
             max(
                 outwards(each, 1.0).lower
                 for growth, delta in held
@@ -114,7 +116,7 @@ def missed_by_points(
                 )
             )
             for alpha in alphas
-        ]
+        )
 
 
 def limit_advantage(limit: Mapping[str, str]) -> Decimal:

@@ -469,8 +469,8 @@ def _delta_curve(protection: Protection) -> Chart:
 
 def _trade_off(stated: Mapping[str, Any]) -> Chart:
     """Misses over false alarms of the best attack that is not excluded."""
-    points = [(point["epsilon"], point["delta_upper"]) for point in stated["curve"]]
-    alarms = [Fraction(each, 100) for each in range(101)]
+    points = tuple((point["epsilon"], point["delta_upper"]) for point in stated["curve"])
+    alarms = tuple(Fraction(each, 100) for each in range(101))
     missed = missed_by_points(points, alarms)
     lines = [
         Line("no attack is below this", [float(each) for each in alarms], missed),

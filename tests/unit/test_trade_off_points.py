@@ -10,7 +10,7 @@ import pytest
 from statpress.mechanisms.accounting.trade_off import missed_by_points
 from statpress.tasks.pages.numbers import at_most, per_hundred
 
-ALPHAS = [Fraction(each, 20) for each in range(21)]
+ALPHAS = tuple(Fraction(each, 20) for each in range(21))
 ODDS = Fraction(9, 4)
 """e^epsilon of randomised response, whose outputs have chances of 9/13 and 4/13."""
 
@@ -35,15 +35,15 @@ def above(odds: Fraction) -> tuple[float, float]:
 
 
 def test_points_of_randomised_response_give_its_trade_off_and_never_more() -> None:
-    found = missed_by_points([above(ODDS)], ALPHAS)
+    found = missed_by_points((above(ODDS),), ALPHAS)
     for alpha, bound in zip(ALPHAS, found, strict=True):
         assert Fraction(bound) <= exact(alpha)
         assert bound == pytest.approx(float(exact(alpha)), abs=1e-12)
 
 
 def test_more_points_only_tighten_and_stay_below_the_truth() -> None:
-    few = [above(Fraction(1))]
-    more = [*few, above(Fraction(3, 2)), above(Fraction(2))]
+    few = (above(Fraction(1)),)
+    more = (*few, above(Fraction(3, 2)), above(Fraction(2)))
     loose, tight = missed_by_points(few, ALPHAS), missed_by_points(more, ALPHAS)
     assert all(a <= b for a, b in zip(loose, tight, strict=True))
     assert any(a < b for a, b in zip(loose, tight, strict=True))
@@ -51,7 +51,7 @@ def test_more_points_only_tighten_and_stay_below_the_truth() -> None:
 
 
 def test_a_curve_that_is_too_low_is_caught() -> None:
-    low = [(math.log(ODDS) - 1e-3, float(curve(ODDS)))]
+    low = ((math.log(ODDS) - 1e-3, float(curve(ODDS))),)
     found = missed_by_points(low, ALPHAS)
     assert any(Fraction(b) > exact(alpha) for b, alpha in zip(found, ALPHAS, strict=True))
 
