@@ -226,6 +226,7 @@ def test_what_cannot_be_made_up_is_refused(folder: Path) -> None:
         counted(order, folder)
 
 
+@pytest.mark.nightly
 def test_the_move_attains_the_loss_of_tables_and_scores(folder: Path) -> None:
     """Every table moves by one in two cells, every score by two, as far as any may."""
     columns = "[region, pay, born]"

@@ -204,6 +204,7 @@ def test_the_bundle_gives_back_what_was_drawn(pressed: Any) -> None:
         assert np.allclose(estimates.table(table.level, table.group).ravel(), written)
 
 
+@pytest.mark.nightly
 def test_the_curator_sees_true_errors_and_an_audit_holds(places: Any) -> None:
     places.replace("publish:", "curator: {report: true}\npublish:")
     places.replace("epsilon: 1.0", "epsilon: 3.0")

@@ -62,6 +62,7 @@ def test_a_plan_says_what_it_did_with_shares(opened: Any, capsys: Any) -> None:
     assert 0.5 < more["then"] / more["expected_error"] < 1
 
 
+@pytest.mark.nightly
 def test_other_budgets_keep_the_shares_of_the_plan(opened: Any) -> None:
     release, plan = opened.release, opened.plan
     shares = [product.request.share for product in plan.products]

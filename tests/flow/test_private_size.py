@@ -290,6 +290,7 @@ def test_the_command_registers_it_without_a_size(private: Any) -> None:
         register("x", adjacency="add_remove", n_records=4, epsilon="1", delta="0", home=home)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("runs", "epsilon"), [(500, 9), pytest.param(2000, 3, marks=pytest.mark.nightly)]
 )

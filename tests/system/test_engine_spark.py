@@ -122,7 +122,8 @@ def test_all_that_is_counted_is_the_same(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("n", [20_000, pytest.param(10**7, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("n", [20_000, 10**7])
 def test_many_records_on_all_three(
     session: SparkSource,
     postgres_server: Server,
@@ -223,6 +224,7 @@ def test_faults_of_files(session: SparkSource, tmp_path: Path) -> None:
     faults_of_files(session, tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_process_of_its_own_that_leaves_nothing_and_may_be_killed(
     session: SparkSource, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -219,9 +219,11 @@ def fresh(location: str, step: int) -> str:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((database, every), marks=[pytest.mark.nightly] * every)
-        for database in ("sqlite", "postgres")
-        for every in (False, True)
+        ("sqlite", False),
+        *(
+            pytest.param((database, every), marks=pytest.mark.nightly)
+            for database, every in (("sqlite", True), ("postgres", False), ("postgres", True))
+        ),
     ],
     ids=lambda param: f"{param[0]}-{'full' if param[1] else 'quick'}",
 )

@@ -13,6 +13,7 @@ from tests.benchmarks import whole_release
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         not sys.platform.startswith("linux") or not Path("/proc/self/clear_refs").exists(),
         reason="peaks of memory are read from /proc",
@@ -31,21 +32,14 @@ CASES = {
     "replicates": ("dp_bootstrap", "estimate", (1000,), 10**5),
     "function": ("bernstein", "function", (300, 300), 10**5),
 }
-NIGHTLY = frozenset({"dense table", "records by marginals", "quantile"})
-"""Cases like another that takes a tenth of the time."""
 TWIN = "bootstrap", "microdata", (2000, 4000), 10**6
 
 
-@pytest.fixture(
-    scope="module",
-    params=[NIGHTLY, pytest.param(frozenset(), marks=pytest.mark.nightly)],
-    ids=["quick", "full"],
-)
-def peaks(request: pytest.FixtureRequest) -> dict[str, dict[str, dict[str, int]]]:
+@pytest.fixture(scope="module")
+def peaks() -> dict[str, dict[str, dict[str, int]]]:
     """Measured and foreseen, of the cases and of the twin, which writes nothing."""
-    names = [name for name in CASES if name not in request.param]
-    found = apart(*([*CASES[name], ["parquet", "csv"]] for name in names), [*TWIN, []])
-    return dict(zip([*names, "twin"], found, strict=True))
+    found = apart(*([*case, ["parquet", "csv"]] for case in CASES.values()), [*TWIN, []])
+    return dict(zip([*CASES, "twin"], found, strict=True))
 
 
 def test_no_stage_takes_more_than_was_foreseen(peaks: dict[str, dict[str, dict[str, int]]]) -> None:
@@ -54,7 +48,6 @@ def test_no_stage_takes_more_than_was_foreseen(peaks: dict[str, dict[str, dict[s
             assert measured <= peaks[case]["foreseen"][stage], (case, stage, peaks[case])
 
 
-@pytest.mark.nightly
 def test_a_whole_release_takes_no_more_than_its_plan_foresees() -> None:
     """Wide records, tables and estimates, from the config to the bundle."""
     found = whole_release.released(40_000, "{memory: 2GB, threads: 2}", drawn=4_000)

@@ -67,6 +67,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) 
         return Path(agency.releases / "lfs" / "series.html")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("looks", looks_at(WIDTHS))
 def test_it_looks_well_at_every_width_by_day_and_by_night(
     page: Path, browser: Browser, pictures: Path, looks: list[tuple[int, str]]
