@@ -219,7 +219,9 @@ def fine_domain(edges: str, bins: int) -> Domain:
     return Domain((Numeric(name="x", edges=found),))
 
 
-@pytest.mark.parametrize(("edges", "most"), [("equal", 3.5), ("unequal", 4.5)])
+@pytest.mark.parametrize(
+    ("edges", "most"), [("equal", 3.5), pytest.param("unequal", 4.5, marks=pytest.mark.nightly)]
+)
 def test_a_million_bins_cost_little_more_than_twenty(
     benchmark: BenchmarkFixture, tmp_path: Path, edges: str, most: float
 ) -> None:

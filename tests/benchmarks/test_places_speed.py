@@ -150,6 +150,7 @@ def released(leaves: int, folder: Path) -> tuple[float, int]:
     return spent, most
 
 
+@pytest.mark.nightly
 def test_a_release_is_linear_in_places_and_needs_a_fifth_of_the_memory_of_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

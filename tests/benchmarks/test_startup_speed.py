@@ -88,6 +88,7 @@ def test_the_analysts_library_is_imported_as_quickly_as_pandas(
     assert ratio_of([sys.executable, "-c", program], "pandas", most, tmp_path) <= most
 
 
+@pytest.mark.nightly
 @pytest.mark.system
 def test_the_demos_census_release_costs_what_its_libraries_do(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")

@@ -125,7 +125,9 @@ def measured(
     return found
 
 
-@pytest.mark.parametrize("kind", ["drawn", "fitted", "spread"])
+@pytest.mark.parametrize(
+    "kind", ["drawn", "fitted", pytest.param("spread", marks=pytest.mark.nightly)]
+)
 def test_writing_is_half_as_fast_as_pyarrow_at_least(tmp_path: Path, kind: str) -> None:
     for rounds in (1, 3):  # others may have been at work
         found = measured(tmp_path, kind, 1 << 19, rounds=rounds)
