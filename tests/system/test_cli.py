@@ -165,8 +165,9 @@ def with_columns(config: str, names: Sequence[str]) -> str:
 
 
 @pytest.mark.system
-@pytest.mark.nightly
-@pytest.mark.parametrize("copies", [2, None], ids=["quick", "as shipped"])
+@pytest.mark.parametrize(
+    "copies", [2, pytest.param(None, marks=pytest.mark.nightly)], ids=["quick", "as shipped"]
+)
 def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None) -> None:
     """The quick form is a fork, and finds a config with few columns and copies in the folder."""
     if copies is not None:
