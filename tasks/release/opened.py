@@ -793,7 +793,7 @@ class Release:
 
 def _has_several(stated: Mapping[str, Any]) -> bool:
     """Whether a unit may have several records, which copies do not tell apart."""
-    return stated["kind"] != "linked" and stated.get("unit_records", 1) > 1
+    return stated["kind"] != "linked" and int(stated.get("unit_records", 1)) > 1
 
 
 def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from tests.benchmarks import fixed_shares
 
 
+@pytest.mark.nightly
 def test_the_shares_that_are_found_are_near_the_best_of_a_few() -> None:
     """In one form and the other; twin: that all goes to single columns is far above them."""
     found = fixed_shares.compare("happiness:4000:6", 1.0, 2, ((0.1, 0.02), (0.6, 0.02)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import runpy
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE, N
-from command_forks import printed_in_fork
 from leaks import Search
 from people import count_persons, put_people
 
@@ -22,6 +22,7 @@ from statpress.tasks.bundle.manifest import verify_bundle
 pytestmark = pytest.mark.system
 
 TOYS = Path(__file__).parents[1] / "flow" / "toys"
+SUPPORT = Path(__file__).parents[1] / "support"
 WIDE = ["age", "region", "pay", "born", *(f"w{i}" for i in range(20))]
 PRODUCTS = f"""\
 products:
@@ -47,17 +48,14 @@ def wide(agency: Any) -> Any:
 
 def pressed(agency: Any, *faults: str) -> list[dict[str, Any]]:
     """How the runs with these faults ended."""
-    import pressing_ready  # noqa: F401  (before the fork)
-
-    arguments = (str(agency.config), str(agency.home.root), *faults)
-    return list(json.loads(printed_in_fork(with_toys, *arguments)))
-
-
-def with_toys(*arguments: str) -> None:
-    """Do what ``wide_faults.py`` does, in this process."""
-    sys.path.insert(0, str(TOYS))
-    sys.argv = ["wide_faults.py", *arguments]
-    runpy.run_path(str(TOYS / "wide_faults.py"), run_name="__main__")
+    done = subprocess.run(
+        [sys.executable, str(TOYS / "wide_faults.py"), str(agency.config), str(agency.home.root),
+         *faults],
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TOYS), str(SUPPORT)])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return list(json.loads(done.stdout))
 
 
 def test_faults_leave_neither_codes_nor_a_charge(wide: Any) -> None:
