@@ -30,12 +30,17 @@ def standing(stated: Mapping[str, Any], sample: Mapping[str, Any] | None = None)
     }
 
 
-def kept_words(most: int) -> str:
-    """What a release of units with several records leaves out."""
+def kept_words(most: int, unit: str = "unit") -> str:
+    """What a release of units that may have several records leaves out.
+
+    Args:
+        most: Records of each that are used.
+        unit: What a unit is called.
+    """
     used = f"{most} records were" if most > 1 else "one record was"
     return (
-        f"Of each unit at most {used} used, chosen at random: where units have more, counts and "
-        "totals are below those of all their records, and such units weigh less."
+        f"Of each {unit} at most {used} used, chosen at random: where there are more, counts and "
+        "totals are below those of all records, and who has many weighs less."
     )
 
 

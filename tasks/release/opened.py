@@ -792,8 +792,9 @@ class Release:
 
 
 def _has_several(stated: Mapping[str, Any]) -> bool:
-    """Whether a unit may have several records, which copies do not tell apart."""
-    return stated["kind"] != "linked" and int(stated.get("unit_records", 1)) > 1
+    """Whether a unit may have none or several records, which copies do not tell apart."""
+    several = int(stated.get("unit_records", 1)) > 1 or bool(stated.get("absent_records"))
+    return stated["kind"] != "linked" and several
 
 
 def _frame(table: pa.Table, fields: Sequence[Mapping[str, Any]], as_: Frame) -> Any:

@@ -50,14 +50,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_CELLS = 10_000
-_NUMBERS = (
-    "Numbers count as the middle of their cells, as they are published, and no interval allows for "
-    "what that hides; records without a number do not count."
-)
 MIDDLES = (
     "Numbers are the middles of their cells, as they are published, and no interval allows for "
     "what that hides."
 )
+_NUMBERS = f"{MIDDLES} Records without a number do not count."
 _EVENLY = (
     "Numbers count as evenly spread over their cells, and no interval allows for what that hides; "
     "records without a number do not count."

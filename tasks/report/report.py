@@ -50,6 +50,7 @@ from statpress.tasks.pages.blocks import (
 )
 from statpress.tasks.pages.numbers import amount, measured, per_hundred, share, short, size
 from statpress.tasks.pages.rendering import paragraphs, rendered
+from statpress.tasks.products.answer_words import kept_words
 from statpress.tasks.products.product_kind import ReportPart, kind_named
 from statpress.tasks.report.privacy_page import Protection
 
@@ -213,6 +214,7 @@ def _page(words: PublicWords, parts: Parts, *, pictures: bool) -> str:
         template="report.html.jinja",
         words=words,
         protection=protection,
+        kept_words=kept_words,
         say=lambda macro, tone="": _said(protection, macro, tone),
         figure=next((part.figure for part in parts.values() if part.figure is not None), None),
         openings=[part.opening for part in parts.values() if part.opening],

@@ -5,7 +5,7 @@ is not public. Every mechanism that serves a table releases it, and the total va
 projected and the true counts is averaged. ``auto`` has chosen without seeing the data. Left out are
 mechanisms whose estimates are biased, which are never chosen (their error depends on the data), and
 those whose release is slow (``SLOW``) on more than 10 cells, where they are far behind.
-``-m nightly`` takes 200 settings of epsilon, and of rho all 64 public settings with every
+``-m study`` takes 200 settings of epsilon, and of rho all 64 public settings with every
 shape; at rho the delta concerns only drawn records, which are never the best.
 
 At budgets of rho no rule that knows only public quantities is within 5 % of the best in 95 of 100:
@@ -123,7 +123,7 @@ def close(errors: dict[str, float], name: str) -> bool:
     ("settings", "repetitions"),
     [
         pytest.param(6, 3, id="quick"),
-        pytest.param(200, 8, id="full", marks=pytest.mark.nightly),
+        pytest.param(200, 8, id="full", marks=pytest.mark.study),
     ],
 )
 def test_auto_is_nearly_the_best_in_hindsight(settings: int, repetitions: int) -> None:
@@ -143,7 +143,7 @@ def test_auto_is_nearly_the_best_in_hindsight(settings: int, repetitions: int) -
     ("sizes", "repetitions", "most_behind"),
     [
         pytest.param([(300, 1000, 0.5)], 6, 0, id="quick"),
-        pytest.param(SIZES, 8, 6, id="full", marks=pytest.mark.nightly),
+        pytest.param(SIZES, 8, 6, id="full", marks=pytest.mark.study),
     ],
 )
 def test_at_rho_auto_is_nearly_as_good_as_any_rule(

@@ -3,7 +3,7 @@
 Two baselines of the same run: (i) the engine reads the source's columns and adds up their
 codes without keeping anything, which is the least that any reading must do; (ii) one
 ``numpy.bincount`` for each pair on codes in memory. Times are of the wall clock; the full size
-(10^7 records) runs with ``-m nightly``.
+(10^7 records) runs with ``-m study``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SEED, CLASSES = 20_000, 8
 MILLION = 1_000_000
 COUNTED = [
     pytest.param(MILLION // 8, id="125k"),
-    pytest.param(10 * MILLION, id="10M", marks=pytest.mark.nightly),
+    pytest.param(10 * MILLION, id="10M", marks=pytest.mark.study),
 ]
 IN_A_FRESH_PROCESS = """
 import resource, sys

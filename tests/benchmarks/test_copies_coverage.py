@@ -53,7 +53,7 @@ def test_replicates_that_are_there_are_not_run_again(
     assert "| all | 17 | 1.000 | 1.000 | 1.000 | 1.00 | 1.00 | - |" in capsys.readouterr().out
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("table", ASKED)
 def test_copies_cover_as_is_asked(table: str, epsilon: float) -> None:

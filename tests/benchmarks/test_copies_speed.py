@@ -39,7 +39,10 @@ def seconds(n: int, n_columns: int) -> tuple[float, float, float]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("n", "n_columns", "most"), [(1 << 15, 16, 12.5), (10**6, 40, 7.5)])
+@pytest.mark.parametrize(
+    ("n", "n_columns", "most"),
+    [(1 << 15, 16, 12.5), pytest.param(10**6, 40, 7.5, marks=pytest.mark.study)],
+)
 def test_ten_copies_take_a_few_times_as_long_as_the_single_file(
     n: int, n_columns: int, most: float
 ) -> None:

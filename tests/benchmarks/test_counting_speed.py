@@ -4,7 +4,7 @@ Two baselines, both on the same file: (i) a GROUP BY of the four codes, stored a
 small integers, which is the least that any count must do; (ii) hand-written SQL
 that discretises with floor and CASE and groups by the state as it stands. Times
 are of the wall clock and of all cores' work; the latter hardly depends on what
-else the machine does. The full size runs with ``-m nightly``.
+else the machine does. The full size runs with ``-m study``.
 
 Columns of a million bins, equal and unequal, are counted against the same column in 20 bins.
 
@@ -65,8 +65,8 @@ DOMAIN = Domain(
 )
 SIZES = [
     pytest.param(200_000, 0, id="200k"),
-    pytest.param(20_000_000, 0, id="20M", marks=pytest.mark.nightly),
-    pytest.param(20_000_000, 1000, id="20M-nulls", marks=pytest.mark.nightly),
+    pytest.param(20_000_000, 0, id="20M", marks=pytest.mark.study),
+    pytest.param(20_000_000, 1000, id="20M-nulls", marks=pytest.mark.study),
 ]
 COUNT_IN_A_FRESH_PROCESS = """
 import resource, sys
@@ -157,7 +157,7 @@ MOST_OF_A_SCAN = 1.4
     "n",
     [
         pytest.param(1_000_000, id="1M"),
-        pytest.param(10_000_000, id="10M", marks=pytest.mark.nightly),
+        pytest.param(10_000_000, id="10M", marks=pytest.mark.study),
     ],
 )
 @pytest.mark.parametrize("form", ["parquet", "csv"])

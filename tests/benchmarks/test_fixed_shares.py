@@ -19,7 +19,7 @@ def test_the_shares_that_are_found_are_near_the_best_of_a_few() -> None:
     assert fixed_shares.line(found).count("|") == fixed_shares.HEADER.split("\n")[0].count("|")
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("epsilon", fixed_shares.EPSILONS)
 @pytest.mark.parametrize(
     ("table", "best", "seeds"),

@@ -192,7 +192,7 @@ def test_the_worst_coverage_is_met_by_rare_values() -> None:
     assert worst_of_mean(s, 3.33, level) - 0.004 < covered < level - 0.01
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_all_of_it() -> None:
     found = itertools.chain.from_iterable(
         figures(each, LEVELS) for each in all_settings(REPLICATES)

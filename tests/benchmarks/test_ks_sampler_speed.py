@@ -2,7 +2,7 @@
 
 The baseline of the same run is one pass over the widest band, in which all datasets of k
 records lie: what a sampler that knows no band has to do once.
-``-m nightly`` adds a point mass, other epsilons and a million even records.
+``-m study`` adds a point mass, other epsilons and a million even records.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_release_quick(benchmark: Any, data: Callable[[int], Codes]) -> None:
     assert ratio < 1  # 0.06 and 0.2 were measured
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize(
     ("data", "n"), [(uniform, 10_000), (hump, 10_000), (point, 10_000), (uniform, 1_000_000)]

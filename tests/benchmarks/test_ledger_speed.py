@@ -2,7 +2,7 @@
 
 The baseline of the same run is the database alone: as many bare inserts of a row of
 the same size, each with its own commit, by as many processes with the raw driver
-(``sqlite3``, ``psycopg``), in the same table without triggers. ``-m nightly``
+(``sqlite3``, ``psycopg``), in the same table without triggers. ``-m study``
 runs the full size and holds the rates to their targets.
 """
 
@@ -211,7 +211,7 @@ def test_charging_at_once_quick(benchmark: Any, place: Callable[[], str]) -> Non
     assert ratio < RATIOS[kind]
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_charging_at_once_full(benchmark: Any, place: Callable[[], str]) -> None:
     kind, rate, _ = measure(benchmark, place, 200)
     assert rate >= TARGETS[kind]
@@ -247,7 +247,7 @@ def month(number: int) -> str:
 
 @pytest.mark.parametrize(
     ("least", "most"),
-    [(400, 2_000), pytest.param(1_000, 20_000, marks=pytest.mark.nightly)],
+    [(400, 2_000), pytest.param(1_000, 20_000, marks=pytest.mark.study)],
 )
 def test_the_cost_of_a_charge_does_not_grow(
     benchmark: Any, place: Callable[[], str], least: int, most: int

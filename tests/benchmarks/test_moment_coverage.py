@@ -60,7 +60,7 @@ def test_blocks_that_are_there_are_not_simulated_again(
     assert "| mean | records | 1 | 1.000 | 1.000 | 1.000 | 2 |" in capsys.readouterr().out
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize(
     "setting",
     [*itertools.starmap(Setting, ((e, N) for e in EPSILONS)), Setting(1.0, 2000)],

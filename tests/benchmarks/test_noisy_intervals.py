@@ -214,7 +214,7 @@ def test_where_sampling_decides_nothing_is_wider(
     assert 1 <= width / seen(design, 400).width <= 1.05
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_all_of_it(statistic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     designs = [

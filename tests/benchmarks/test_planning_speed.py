@@ -87,7 +87,7 @@ def baseline() -> float:
     [
         pytest.param(
             mechanism, alike, id=f"{mechanism}-{'alike' if alike else 'different'}",
-            marks=[pytest.mark.nightly] * alike,
+            marks=[pytest.mark.study] * alike,
         )
         for mechanism in MOST
         for alike in (True, False)
@@ -115,7 +115,7 @@ def test_planning_fifty_products(benchmark: BenchmarkFixture, mechanism: str, al
     assert spent < LINEAR * 50 / 20 * few + 0.05
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
 @pytest.mark.parametrize("mechanism", MOST)
 def test_planning_grows_with_the_number_of_products(mechanism: str, alike: bool) -> None:

@@ -1,7 +1,7 @@
 """Projecting and rounding a release, against sorting the same cells.
 
 The baseline of the same run is ``np.sort`` of the same array, which any projection
-by sorting has to do. ``-m nightly`` takes 10⁷ cells and holds both functions to
+by sorting has to do. ``-m study`` takes 10⁷ cells and holds both functions to
 2 seconds each.
 """
 
@@ -24,7 +24,7 @@ N_CELLS = 2**60
 TARGET = 2.0  # seconds for 10⁷ cells
 SIZES = [
     pytest.param(200_000, id="200k"),
-    pytest.param(10_000_000, id="10M", marks=pytest.mark.nightly),
+    pytest.param(10_000_000, id="10M", marks=pytest.mark.study),
 ]
 
 

@@ -1,7 +1,7 @@
 """Exact bootstrap resamples: what exactness costs beside NumPy's own multinomial sampler.
 
 The baseline of the same run is ``Generator.multinomial`` of PCG64, in floating point and so of no
-proven law. Ours draws cryptographic bits. ``-m nightly`` adds n = 10^7 with B = 1000.
+proven law. Ours draws cryptographic bits. ``-m study`` adds n = 10^7 with B = 1000.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def test_ungrouped(benchmark: Any, statistic: Mean | Covariance | None) -> None:
     assert ratio(benchmark, 200_000, 200_000, 20, statistic) < 1
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("statistic", [None, Mean(), Covariance()])
 def test_ungrouped_in_full(benchmark: Any, statistic: Mean | Covariance | None) -> None:
     assert ratio(benchmark, 200_000, 200_000, 100, statistic) < 1
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("statistic", [None, Mean()])
 def test_ten_million_records(benchmark: Any, statistic: Mean | None) -> None:
     assert ratio(benchmark, 10_000_000, 10_000, 1000, statistic) < 3

@@ -1,7 +1,7 @@
 """Drawing records: rate over 20,000 occupied cells.
 
 The baseline of the same run is the generator alone: bounded 64-bit integers, one
-for each record. ``-m nightly`` draws 2·10⁷ records.
+for each record. ``-m study`` draws 2·10⁷ records.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_drawing_quick(benchmark: Any) -> None:
     measure(benchmark, 2_000_000)
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_drawing_twenty_million(benchmark: Any) -> None:
     rate = measure(benchmark, 20_000_000)
     print(f"\n{rate / 1e6:.1f} million records a second (target 15)")

@@ -18,13 +18,13 @@ def shares(clustered: bool, runs: int) -> dict[str, float]:
     return {design: held / of for design, (held, of) in hits.items()}
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_figures_of_a_stratified_sample_are_covered() -> None:
     """The 26 figures of a replicate depend on each other: .95 of eight is so by .03 or so."""
     assert shares(False, 8)["declared"] > 0.88
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_clusters_are_covered_where_they_are_declared_and_missed_where_not() -> None:
     """The broken twin: records of a cluster taken as drawn one by one."""
     found = shares(True, 4)

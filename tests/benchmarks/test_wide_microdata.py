@@ -37,7 +37,7 @@ def test_one_release_is_better_than_independent_columns(table: str) -> None:
     assert wide_microdata.line(found).count("|") == wide_microdata.HEADER.split("\n")[0].count("|")
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("epsilon", wide_microdata.EPSILONS)
 @pytest.mark.parametrize("table", [*wide_microdata.TABLES, *wide_microdata.STRONG])
 def test_the_full_tables(table: str, epsilon: float) -> None:
@@ -52,7 +52,7 @@ def test_the_full_tables(table: str, epsilon: float) -> None:
     assert found.expected_pairs / 2 < found.pairs < 2 * found.expected_pairs
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_a_thousand_codes_are_nearer_than_independent_records() -> None:
     """With the true one-way shares, for every pair of columns."""
     found = wide_microdata.in_its_own_process("codes:50000", 3.0, 1)
@@ -61,7 +61,7 @@ def test_a_thousand_codes_are_nearer_than_independent_records() -> None:
     assert found.megabytes <= found.planned_megabytes
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_forty_columns_and_a_million_records() -> None:
     found = wide_microdata.in_its_own_process("latent:1000000", 1.0, 1)
     print(wide_microdata.line(found))

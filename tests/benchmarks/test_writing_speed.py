@@ -1,7 +1,7 @@
 """Writing microdata of six columns: processor time against pyarrow's own, and memory.
 
 The baseline of the same run is pyarrow writing the same rows, as plain arrays that are in memory
-already, with the same settings. ``-m nightly`` writes 10⁸ records of each kind.
+already, with the same settings. ``-m study`` writes 10⁸ records of each kind.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_writing_takes_memory_of_a_chunk_not_of_the_release(tmp_path: Path) -> N
     assert found["peak"] - found["before"] < 60, found  # all at once would take 160
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 @pytest.mark.parametrize("kind", ["drawn", "fitted", "spread"])
 def test_a_hundred_million_records(tmp_path: Path, kind: str) -> None:
     found = measured(tmp_path, kind, 10**8)

@@ -57,7 +57,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
-    """The same, to which nothing is ever added."""
+    """A ledger with one account, to which nothing is ever added."""
     with Ledger.open(tmp_path_factory.mktemp("refusing") / "ledger.db") as opened:
         register(opened)
         yield opened

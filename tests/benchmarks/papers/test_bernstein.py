@@ -61,7 +61,7 @@ def test_tables_and_pictures_are_written(quick: Measured, output: Path) -> None:
     assert (output / "bernstein_2_boundaries.png").exists()
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_the_figures_at_full_size(tmp_path: Path) -> None:
     first, second = figure.main(["--output", str(tmp_path)])
     check([row for row in first if row.panel == "b = 0.03"])

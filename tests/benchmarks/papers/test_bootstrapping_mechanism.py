@@ -92,7 +92,7 @@ def test_multinomial_counts_have_the_law_of_the_release(drawn_with: Fraction, sa
     assert (chi2_contingency([released.counts, drawn.counts]).pvalue > 1e-6) == same
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_full_figure(tmp_path: Path) -> None:
     result = figure.main(["--output", str(tmp_path)])
     places = [s for s in result.places if s >= 10]

@@ -55,7 +55,7 @@ def test_a_setting_of_tables_3_and_4(statistic: Mean | Covariance) -> None:
         assert 0.5 < float(row["ratio"]) < 3
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_table_2_in_full() -> None:
     for row in dp_bootstrap.table_2(1000):
         known = dp_bootstrap.PAPER_TABLE_2.get((row["method"], row["mu"]))

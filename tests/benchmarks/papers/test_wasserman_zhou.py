@@ -89,7 +89,7 @@ def test_lowered_epsilon_is_the_papers_sensitivity() -> None:
     assert abs(chosen / 2000 - first) < 5 * np.sqrt(first * (1 - first) / 2000)
 
 
-@pytest.mark.nightly
+@pytest.mark.study
 def test_full_figures(tmp_path: Path) -> None:
     result = figure.main(["--output", str(tmp_path)])
     for alpha in (alpha for alpha in result.places if alpha > 0.3):
