@@ -20,6 +20,7 @@ import pytest
 from bad_input import CANARY, RARE, N
 from hypothesis import settings
 from requirements import needed
+from victims import InProcess
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
@@ -59,6 +60,11 @@ ON_THE_SERVER = frozenset(
     )
 )  # fmt: skip
 """Files whose tests share the session's Prefect server, which takes long to start: one worker's."""
+
+WITH_THE_QUALITY_PROCESS = frozenset(
+    ("test_attacks", "test_noisy_checks", "test_refusals", "test_release", "test_canary")
+)
+"""Files whose agencies ask the quality process, as every run does that is not a test's."""
 
 MEMORY, ROOM = "/dev/shm", 2 << 30
 """Linux's file system in memory, and the free bytes to use it: the tests need a tenth of that."""
@@ -268,22 +274,29 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
 
 
 @pytest.fixture(scope="session")
-def founded(
-    inspector: Inspector, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Agency]:
+def first_founded(inspector: Inspector, tmp_path_factory: pytest.TempPathFactory) -> Agency:
+    """An agency to copy, since to register takes longer."""
+    first = Agency(tmp_path_factory.mktemp("founded"), inspector)
+    first.write_source(source_table())
+    first.register()
+    return first
+
+
+@pytest.fixture(scope="module")
+def founded(request: pytest.FixtureRequest, first_founded: Agency) -> Callable[..., Agency]:
     """Makes an agency in a folder, whose config and source are in order.
 
     A dataset of its own spares it waiting for others on the same orchestrator.
     """
-    first = Agency(tmp_path_factory.mktemp("founded"), inspector)
-    first.write_source(source_table())
-    first.register()
+    asking = request.path.stem in WITH_THE_QUALITY_PROCESS
+    shared = first_founded.inspector
 
-    def found(folder: Path, dataset: str = "testdata") -> Agency:
+    def found(folder: Path, dataset: str = first_founded.dataset) -> Agency:
+        inspector = shared if asking else InProcess(shared.log)
         made = Agency(folder, inspector, dataset=dataset)
         made.replace("dataset: testdata", f"dataset: {dataset}")
-        if dataset == first.dataset:
-            shutil.copytree(first.folder, folder, dirs_exist_ok=True)
+        if dataset == first_founded.dataset:
+            shutil.copytree(first_founded.folder, folder, dirs_exist_ok=True)
         else:
             made.write_source(source_table())
             made.register()

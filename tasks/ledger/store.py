@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import random
 import sqlite3
@@ -29,7 +30,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, make_url, text
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Dialect
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from statpress.mechanisms.errors import (
@@ -155,9 +156,8 @@ class Store(ABC):
             )
 
 
-def _engine(url: URL, begin_with: str, **options: Any) -> Engine:
-    """An engine whose transactions begin with these statements, in one round trip."""
-    engine = create_engine(url, **options)
+def _beginning(engine: Engine, begin_with: str) -> Engine:
+    """The engine, whose transactions begin with these statements, in one round trip."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -315,32 +315,42 @@ def _sqlite_engine(path: Path, patience: float, *, writable: bool) -> Engine:
     SQLite's own transaction control is off (``isolation_level`` None), and the
     engine begins every transaction itself, as SQLAlchemy's SQLite pages describe.
     """
-    url = URL.create(
-        "sqlite+pysqlite",
-        database=f"file:{quote(os.fsencode(path))}",
-        query={"uri": "true", "mode": "rw" if writable else "ro"},
-    )
-    # One writing connection: the threads of a process queue here, not at the lock.
-    size, more = (1, 0) if writable else (1, 10)
-    engine = _engine(
-        url,
-        "BEGIN IMMEDIATE" if writable else "BEGIN",
-        connect_args={"timeout": patience, "isolation_level": None},
-        poolclass=QueuePool,
-        pool_size=size,
-        max_overflow=more,
-        pool_timeout=patience,
-    )
+    place = f"file:{quote(os.fsencode(path))}?mode={'rw' if writable else 'ro'}"
 
-    @event.listens_for(engine, "connect")
-    def prepare(raw: sqlite3.Connection, _record: object) -> None:
+    def connect() -> Any:
+        raw = sqlite3.connect(
+            place, patience, isolation_level=None, check_same_thread=False, uri=True
+        )
         # Bytes that are not UTF-8 become text that no hash agrees with.
         raw.text_factory = lambda data: data.decode("utf-8", "replace")
         if writable:
-            _log_ahead(raw, patience)
-            raw.execute("PRAGMA synchronous=FULL")
+            try:
+                _log_ahead(raw, patience)
+                raw.execute("PRAGMA synchronous=FULL")
+            except BaseException:
+                raw.close()
+                raise
+        return raw
 
-    return engine
+    # One writing connection: the threads of a process queue here, not at the lock.
+    size, more = (1, 0) if writable else (1, 10)
+    dialect, compiled = _sqlite_dialect()
+    pool = QueuePool(connect, size, more, patience, dialect=dialect)
+    engine = Engine(pool, dialect, URL.create("sqlite+pysqlite", database=str(path)))
+    engine.update_execution_options(compiled_cache=compiled)
+    return _beginning(engine, "BEGIN IMMEDIATE" if writable else "BEGIN")
+
+
+@functools.cache
+def _sqlite_dialect() -> tuple[Dialect, dict[Any, Any]]:
+    """What all files share: the dialect, which tried a connection, and its compiled statements.
+
+    A run opens its ledger again and again, and to compile its statements takes longer than to
+    run them. They are always the same few, so the cache does not grow.
+    """
+    engine = create_engine("sqlite+pysqlite://", poolclass=NullPool)
+    with engine.connect():
+        return engine.dialect, {}
 
 
 def _log_ahead(raw: sqlite3.Connection, patience: float) -> None:
@@ -480,20 +490,16 @@ def _postgres_engine(
             "pool_pre_ping": True,  # after a restart of the server the next act just works
             "pool_recycle": 3600,
         }
-    return _engine(
-        url,
-        begin_with,
-        isolation_level=isolation,
-        **pool,
-        connect_args={
-            "connect_timeout": 10,
-            "client_encoding": "utf8",
-            "keepalives_idle": 30,
-            "tcp_user_timeout": int(patience * 1000),
-            "application_name": "statpress ledger",
-            "prepare_threshold": None,  # poolers between us and the server drop prepared ones
-        },
-    )
+    arguments = {
+        "connect_timeout": 10,
+        "client_encoding": "utf8",
+        "keepalives_idle": 30,
+        "tcp_user_timeout": int(patience * 1000),
+        "application_name": "statpress ledger",
+        "prepare_threshold": None,  # poolers between us and the server drop prepared ones
+    }
+    engine = create_engine(url, isolation_level=isolation, connect_args=arguments, **pool)
+    return _beginning(engine, begin_with)
 
 
 def _state(error: SQLAlchemyError) -> str:

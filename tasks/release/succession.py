@@ -319,8 +319,8 @@ def _ratio(was: Any, now: Any) -> float | None:
 
 def _same(was: Any, now: Any) -> bool:
     """Whether two values are one, however their numbers are spelt."""
-    if isinstance(was, Decimal) and isinstance(now, Decimal):
-        return was == now
+    if type(was) is type(now) and not isinstance(was, dict | list):
+        return bool(was == now)
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         return all(map(_same, was, now))
     return flow_text(was) == flow_text(now)
