@@ -35,7 +35,7 @@ PAIRS = list(itertools.combinations(range(40), 2))
 SEED, CLASSES = 20_000, 8
 MILLION = 1_000_000
 COUNTED = [
-    pytest.param(MILLION // 8, id="125k"),
+    pytest.param(MILLION // 8, id="125k", marks=pytest.mark.nightly),
     pytest.param(10 * MILLION, id="10M", marks=pytest.mark.study),
 ]
 IN_A_FRESH_PROCESS = """

@@ -160,7 +160,7 @@ MOST_OF_A_SCAN = 1.4
         pytest.param(10_000_000, id="10M", marks=pytest.mark.study),
     ],
 )
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("form", ["parquet", pytest.param("csv", marks=pytest.mark.nightly)])
 def test_one_scan_costs_little_more_than_the_count(
     benchmark: BenchmarkFixture, tmp_path: Path, n: int, form: SourceFormat
 ) -> None:
@@ -219,9 +219,8 @@ def fine_domain(edges: str, bins: int) -> Domain:
     return Domain((Numeric(name="x", edges=found),))
 
 
-@pytest.mark.parametrize(
-    ("edges", "most"), [("equal", 3.5), pytest.param("unequal", 4.5, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("edges", "most"), [("equal", 3.5), ("unequal", 4.5)])
 def test_a_million_bins_cost_little_more_than_twenty(
     benchmark: BenchmarkFixture, tmp_path: Path, edges: str, most: float
 ) -> None:

@@ -107,6 +107,7 @@ def measured(folder: Path, cells: int) -> Mapping[str, float]:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cells", [20_000, pytest.param(200_000, marks=pytest.mark.study)])
 def test_drawing_in_two_processes(cells: int, tmp_path: Path) -> None:
     found = measured(tmp_path, cells)

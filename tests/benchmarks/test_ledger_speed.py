@@ -137,7 +137,7 @@ def server() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     """Gives fresh places for ledgers of one kind."""
     if request.param == "postgres":
@@ -276,7 +276,11 @@ def test_the_cost_of_a_charge_does_not_grow(
 
 @pytest.mark.parametrize(
     ("place", "design"),
-    [("sqlite", "any 8"), ("postgres", "8 consecutive"), ("sqlite", "8 within 16")],
+    [
+        pytest.param("sqlite", "any 8", marks=pytest.mark.nightly),
+        pytest.param("postgres", "8 consecutive", marks=pytest.mark.nightly),
+        ("sqlite", "8 within 16"),
+    ],
     indirect=["place"],
 )
 def test_a_charge_of_a_thousand_periods_costs_little_more(

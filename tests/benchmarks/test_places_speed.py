@@ -106,6 +106,7 @@ def reading(leaves: int) -> tuple[float, int]:
     return spent, most
 
 
+@pytest.mark.nightly
 def test_reading_is_linear_in_places_and_needs_no_more_memory_for_more() -> None:
     ratio = float("inf")
     for _ in range(3):  # a busy machine is given another chance

@@ -32,6 +32,7 @@ COLUMNS = [
 ]  # 286 products, most of them of different sizes
 MOST = {"laplace": 4.0, "gaussian": 3.0, "auto": 7.0, "bootstrap": 7.0}
 """Plans of 50 products, in baselines."""
+QUICK = ("laplace", "gaussian")
 BASELINE = 50_000
 """Error functions at 128 bits, spread over 0..5."""
 LINEAR = 1.4
@@ -87,7 +88,7 @@ def baseline() -> float:
     [
         pytest.param(
             mechanism, alike, id=f"{mechanism}-{'alike' if alike else 'different'}",
-            marks=[pytest.mark.study] * alike,
+            marks=[pytest.mark.study] * alike + [pytest.mark.nightly] * (mechanism not in QUICK),
         )
         for mechanism in MOST
         for alike in (True, False)

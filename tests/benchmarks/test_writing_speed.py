@@ -126,7 +126,12 @@ def measured(
 
 
 @pytest.mark.parametrize(
-    "kind", ["drawn", "fitted", pytest.param("spread", marks=pytest.mark.nightly)]
+    "kind",
+    [
+        pytest.param("drawn", marks=pytest.mark.nightly),
+        "fitted",
+        pytest.param("spread", marks=pytest.mark.nightly),
+    ],
 )
 def test_writing_is_half_as_fast_as_pyarrow_at_least(tmp_path: Path, kind: str) -> None:
     for rounds in (1, 3):  # others may have been at work
@@ -136,6 +141,7 @@ def test_writing_is_half_as_fast_as_pyarrow_at_least(tmp_path: Path, kind: str) 
     assert min(found["parquet"], found["csv"]) >= SHARE, found
 
 
+@pytest.mark.nightly
 def test_writing_takes_memory_of_a_chunk_not_of_the_release(tmp_path: Path) -> None:
     found = measured(tmp_path, "drawn", 5 << 20, formats=["parquet"])
     assert found["peak"] - found["before"] < 60, found  # all at once would take 160
