@@ -139,6 +139,7 @@ def ratios(found: list[tuple[float, float, float]]) -> tuple[Floats, Floats]:
     return shares[:, 0] / shares[:, 2], shares[:, 1] / shares[:, 2]
 
 
+@pytest.mark.nightly
 def test_the_default_is_nearly_the_best_cost_where_one_is_far_from_it() -> None:
     found = []
     for n, epsilon in ((1000, 0.3), (20_000, 1.0)):

@@ -7,6 +7,7 @@ import pytest
 from tests.benchmarks.earlier_releases import measure, ratios
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("columns", "seeds"), [(6, 1), pytest.param(8, 4, marks=pytest.mark.study)]
 )

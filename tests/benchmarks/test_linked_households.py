@@ -32,6 +32,7 @@ def test_linked_records_agree_with_their_sizes_and_keep_who_lives_together() -> 
         assert np.mean([abs(made[kind][each] - value) for each, value in true[kind].items()]) < most
 
 
+@pytest.mark.nightly
 def test_intervals_for_a_population_hold_and_are_longer_by_households() -> None:
     for kind, (held, _, longer) in of_population(case_of("arc"), 3.0, 2).items():
         assert held > 0.85 and 1 <= longer < 2, kind

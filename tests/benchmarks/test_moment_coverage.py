@@ -30,6 +30,7 @@ def covered(setting: Setting, runs: int) -> dict[str, float]:
     return {kind: held / of for kind, (held, of) in hits.items()}
 
 
+@pytest.mark.nightly
 def test_sets_cover() -> None:
     """Figures of one replicate depend on each other: a mean of 8 is .95 by .03 or so."""
     shares = covered(Setting(3.0, N), 8)

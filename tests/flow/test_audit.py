@@ -169,6 +169,7 @@ def test_one_household_moves_with_all_its_persons(folder: Path) -> None:
     assert np.flatnonzero(sizes - moved_sizes).tolist() == [0, 3]  # nobody, and three persons
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("runs", "blind"), [(12, 2), pytest.param(200, 100, marks=pytest.mark.nightly)]
 )

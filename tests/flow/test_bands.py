@@ -98,6 +98,7 @@ def test_readers_are_told_of_them(released: Any) -> None:
     assert widths.max() <= 2 * expected["cumulative_band_records"] + 2
 
 
+@pytest.mark.nightly
 def test_the_same_config_again_changes_nothing_and_another_level_the_level(released: Any) -> None:
     seal = json.loads((released.bundle / "manifest.json").read_text())["seal"]
     again = load(released.bundle / "config.yaml")

@@ -282,6 +282,7 @@ def test_a_classifier_says_which_class_is_positive(bundle: Path) -> None:
     assert stated["function"].startswith("logistic regression, log odds of employed,")  # as charged
 
 
+@pytest.mark.nightly
 def test_other_words_alone_change_no_product_and_no_cost(bundle: Path, tmp_path: Path) -> None:
     text = CONFIG.replace("title: People", "title: Persons").replace("cc-by-4.0", "CC0-1.0")
     path = tmp_path / "release.yaml"

@@ -82,6 +82,7 @@ def test_a_fault_in_a_process_is_the_runs_and_says_nothing_private(
     assert_nothing_is_left(quick)
 
 
+@pytest.mark.nightly
 def test_what_a_process_cannot_import_is_refused_before_the_charge(
     quick: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

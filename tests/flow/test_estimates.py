@@ -144,6 +144,7 @@ def test_a_comparison_says_what_every_mechanism_would_do(single: Any) -> None:
     json.dumps(facts, allow_nan=False)
 
 
+@pytest.mark.nightly
 def test_the_shipped_example_can_be_planned() -> None:
     plan = load(Path(__file__).parents[2] / "configs" / "census2000_estimates.yaml").plan()
     found = {product.request.name: product for product in plan.products}
@@ -187,6 +188,7 @@ def test_bad_declarations_cost_nothing(single: Any, old: str, new: str, what: st
     assert [entry.kind for entry in single.entries()] == ["register"]
 
 
+@pytest.mark.nightly
 def test_the_report_is_one_page_that_asks_nobody(single: Any) -> None:
     single.replace("title: Test release", 'title: "Pay & <script>births"')
     single.replace("plots: false, ", "")

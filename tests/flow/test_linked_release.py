@@ -187,6 +187,7 @@ def test_its_noisy_tables_answer_questions(pressed: Any) -> None:
     assert len(merged) == len(release.persons())
 
 
+@pytest.mark.nightly
 def test_made_up_households_keep_the_rules_and_pass_every_check(
     office: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +310,7 @@ def test_what_households_cannot_have_is_refused_at_its_place(
     assert told in str(caught.value) and charges(office) == 0
 
 
+@pytest.mark.nightly
 def test_dropped_persons_are_in_no_record(office: Any, pressed: Any) -> None:
     """Where they are dropped, one of no household leaves the release as it is without him."""
     office.replace("    at_most: 3\n", "    at_most: 3\n    orphans: drop\n")

@@ -123,6 +123,7 @@ def test_the_noise_of_the_checks_is_paid_for(noisy: Any) -> None:
     assert with_noise.gate is not None and exact.gate is None
 
 
+@pytest.mark.nightly
 def test_every_other_form_of_reading_counts_once(agency: Any) -> None:
     """That a file can be read with another delimiter, or other nulls, is an exact answer."""
     agency.source.with_suffix(".csv").write_text("age\n" + "\n".join(["7"] * N) + "\n")

@@ -57,6 +57,7 @@ def wide(folder: Path, columns: int = COLUMNS, memory: str = "") -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_wide_csv_is_read_in_what_it_needs_and_with_less_the_memory_is_blamed(
     tmp_path: Path,
 ) -> None:

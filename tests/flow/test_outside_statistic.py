@@ -72,6 +72,7 @@ def squares(agency: Any) -> Any:
     return agency
 
 
+@pytest.mark.nightly
 def test_a_statistic_from_outside_is_planned_and_released(squares: Any) -> None:
     place = ("--home", squares.home.root)
     press("run", squares.config, *place, "--no-orchestrator")

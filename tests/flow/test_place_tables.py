@@ -222,6 +222,7 @@ def test_the_curator_sees_true_errors_and_an_audit_holds(places: Any) -> None:
     assert people.blind is None
 
 
+@pytest.mark.nightly
 def test_units_of_several_records_and_a_private_size(places: Any) -> None:
     """Absent records are in no place; nothing tells how many there are."""
     count_persons(places)
@@ -330,6 +331,7 @@ def test_a_home_without_room_for_a_bundle_under_review_is_told_before_the_charge
     assert verify_ledger(places.home).entries == 2  # the data set and its approvers
 
 
+@pytest.mark.nightly
 def test_tables_of_places_in_sdmx_have_a_reference_area(
     places: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +368,7 @@ def test_tables_of_places_in_sdmx_have_a_reference_area(
     assert changed_metadata(bundle) == []
 
 
+@pytest.mark.nightly
 def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> None:
     """Twin: the same sizes as mere proportions are not met."""
     exact = counts_of(places)

@@ -131,6 +131,7 @@ def test_it_runs_its_own_script_and_loads_nothing(planned: Planned) -> None:
     assert "<deaths>" not in written  # words of the config are escaped
 
 
+@pytest.mark.nightly
 def test_a_budget_that_cannot_be_met_says_so(agency: Any, capsys: Any) -> None:
     knobs = "mechanism: bootstrap, pseudocount: 1, records: 300"
     changed = CONFIG.replace("mechanism: gaussian, columns: [region, age]", f"{knobs}, columns: "

@@ -50,6 +50,7 @@ def test_a_config_is_read_and_planned_once(calls: Counter[str], command: str) ->
     assert calls == {"validate": 1, "plan_release": 1}
 
 
+@pytest.mark.nightly
 def test_a_rerelease_plans_once(
     calls: Counter[str], agency: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,11 +140,12 @@ def test_a_release_within_a_budget_of_rho(opened: Any) -> None:
             ConfigError,
             "pseudocount must be between",
         ),
-        (
+        pytest.param(
             "mechanism: gaussian, columns: [pay]",
             "mechanism: bootstrap, pseudocount: 40, records: 100000, columns: [pay]",
             InfeasibleBudgetError,
             "100000 records at pseudocount 40 pass the budget",
+            marks=pytest.mark.nightly,
         ),
         (
             "pay: {type: numeric, lower: 0, upper: 100, bins: 5, missing: true}",

@@ -219,6 +219,7 @@ def test_columns_may_be_fewer_and_in_another_order(following: Any) -> None:
     assert "prior" in stated(second)["products"]["people"]
 
 
+@pytest.mark.nightly
 def test_a_series_carries_the_newest_earlier_period(
     office: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ EVERY_KIND = f"""\
   curve: {{kind: function, target: kde, columns: [age], bandwidth: 0.3, degree: 4, order: 2,
     accept: mostly_noise}}
 """
+EPSILON, RHO = "{epsilon: 1.0, delta: 1.0e-6}", "{rho: 0.05, delta: 1.0e-6}"
 UNITS = "{adjacency: replace_one, unit: {column: person, max_records: 3}, n_units: 100}"
 
 
@@ -169,8 +170,15 @@ def test_of_the_shipped_configs(name: str, charged: dict[str, Any]) -> None:
     assert "charged as entry" in privacy_page(stated)
 
 
-@pytest.mark.parametrize("budget", ["{epsilon: 1.0, delta: 1.0e-6}", "{rho: 0.05, delta: 1.0e-6}"])
-@pytest.mark.parametrize("unit", ["record", "column"])
+@pytest.mark.parametrize(
+    ("unit", "budget"),
+    [
+        pytest.param("record", EPSILON, marks=pytest.mark.nightly),
+        ("record", RHO),
+        ("column", EPSILON),
+        pytest.param("column", RHO, marks=pytest.mark.nightly),
+    ],
+)
 def test_of_every_kind_budget_and_unit(
     budget: str, unit: str, agency: Any, charged: dict[str, Any]
 ) -> None:

@@ -177,6 +177,7 @@ def test_after_the_count_nothing_reads_the_size(
     private.run()
 
 
+@pytest.mark.nightly
 def test_a_size_far_from_the_planned_one_stops_nothing(private: Any) -> None:
     private.replace("publish:", "gate: {noise: true}\npublish:")
     for n in (280, 520):
@@ -224,6 +225,7 @@ def test_a_bundle_answers_refines_and_reprints_by_the_noisy_total(
         assert one.equals(two)
 
 
+@pytest.mark.nightly
 def test_units_of_several_records(private: Any) -> None:
     private.replace(
         "unit: record, n_records: {about: 400}",

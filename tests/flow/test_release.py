@@ -255,6 +255,7 @@ def test_verify_against_the_ledger_finds_a_resealed_bundle(pressed, tmp_path: Pa
         check_bundle(pressed.home, bundle, resealed)
 
 
+@pytest.mark.nightly
 def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monkeypatch) -> None:
     """The same mechanism on more cells would cost less."""
     from statpress.mechanisms.planning.plan import Plan

@@ -339,6 +339,7 @@ def test_a_bundle_of_the_first_form_still_verifies(first: Path, monkeypatch) -> 
     assert verify_bundle(first)["format"] == "statpress-bundle/1"
 
 
+@pytest.mark.nightly
 def test_units_zeros_and_a_known_seed_are_reprinted_too(agency) -> None:
     products = PRODUCTS.replace("[region, age]", "[region, age, pay]").replace("0.1}", "0.2}")
     agency.replace_products(ZEROS + products)

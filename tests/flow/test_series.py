@@ -346,6 +346,7 @@ def test_a_revision_supersedes_is_of_its_period_and_keeps_both(office: Office) -
             propose(bundle, revised, (), None, office.agency.home)
 
 
+@pytest.mark.nightly
 def test_a_renewal_may_name_revised_data_and_no_other_period(office: Office) -> None:
     office.deliver("2026-01", "2026-01b")
     bundle = office.release("2026-01").bundle

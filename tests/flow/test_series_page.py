@@ -267,6 +267,7 @@ def test_a_bundle_of_another_place_or_dataset_does_not_count(office: Office) -> 
     }
 
 
+@pytest.mark.nightly
 def test_a_revision_takes_the_place_of_what_it_supersedes(office: Office) -> None:
     (bundle,) = office.bundles()["2026-02"]
     proposal = propose(bundle, None, (), office.agency.folder, office.agency.home)

@@ -117,6 +117,7 @@ print(*sys.modules, file=sys.stderr)
 """
 
 
+@pytest.mark.nightly
 def test_the_quality_process_does_not_load_what_it_does_not_use() -> None:
     request = {"gate": "gate", "rows": [Between("x", 1, 1).as_row(1)]}
     command = [sys.executable, "-c", MODULES_OF_THE_QUALITY_PROCESS, json.dumps(request)]

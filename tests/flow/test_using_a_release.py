@@ -252,6 +252,7 @@ def test_neither_prefect_nor_the_ledger_s_database_is_imported(bundle: Path) -> 
     assert not set(done.stdout.split()) & (unwanted | {"numpy", "pandas", "pydantic"})
 
 
+@pytest.mark.nightly
 def test_copies_combine_whatever_a_fit_gives(bundle: Path) -> None:
     """A model as statsmodels has them, a pair, and figures alone, against Rubin by hand."""
     release = statpress.open(bundle)

@@ -236,6 +236,7 @@ def test_every_error_has_a_line_of_its_own(agency: Any, capsys: pytest.CaptureFi
     assert facts["kind"] == "MostlyNoise" and len(facts["also"]) == 1
 
 
+@pytest.mark.nightly
 def test_a_release_of_earlier_versions_goes_on_for_one_version(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

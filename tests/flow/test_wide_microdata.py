@@ -364,7 +364,9 @@ def test_the_command_answers_in_text_and_json(press: Any, capsys: Any) -> None:
     assert "Noisy scores" not in text  # nothing was chosen by them
 
 
-@pytest.mark.parametrize(("case", "most"), [("messy", 1), ("units", 3)])
+@pytest.mark.parametrize(
+    ("case", "most"), [("messy", 1), pytest.param("units", 3, marks=pytest.mark.nightly)]
+)
 def test_intervals_for_a_population_are_of_units(
     press: Any, capsys: Any, case: str, most: int
 ) -> None:
@@ -450,6 +452,7 @@ def test_a_reprint_copies_what_has_no_counts(press: Any, tmp_path: Path) -> None
     assert "'statpress query'" in caught.value.next_step
 
 
+@pytest.mark.nightly
 def test_it_is_released_again_on_other_data(agency: Any) -> None:
     messy(agency)
     agency.replace("formats: [parquet, csv]", "formats: [csv]")

@@ -61,6 +61,7 @@ def at_level(hits: int, runs: int, level: float) -> bool:
 FULL = pytest.mark.nightly
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("runs", [60, pytest.param(300, marks=FULL)])
 @pytest.mark.parametrize("figure", ["mean", "total"])
 def test_strata_cover_and_noise_alone_does_not(figure: str, runs: int) -> None:

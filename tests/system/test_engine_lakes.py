@@ -122,6 +122,7 @@ def test_objects_are_counted_as_files(bucket: Bucket, case: tuple[Domain, pa.Tab
     assert one == two
 
 
+@pytest.mark.nightly
 def test_patterns_of_objects(bucket: Bucket, tmp_path: Path) -> None:
     for key in ("p/a.parquet", "p/ab.parquet", "p/d/e/a.parquet", "p/no.txt"):
         put(bucket, key, ages(10))

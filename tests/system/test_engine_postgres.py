@@ -124,6 +124,7 @@ def test_all_that_is_counted_is_the_same(
     assert found[0] == found[1]
 
 
+@pytest.mark.nightly
 @settings(CHECK, max_examples=settings().max_examples // 8)
 @given(
     case=tables(), c=st.integers(1, 4), key=st.text("0123456789abcdef", max_size=5), data=st.data()
@@ -363,7 +364,13 @@ def test_credentials(
     assert act(kept)().n_records == 100
 
 
-@pytest.mark.parametrize("fault", ["terminated", "killed", "stopped"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "terminated",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("killed", "stopped")),
+    ],
+)
 def test_a_connection_that_is_cut_between_two_readings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:

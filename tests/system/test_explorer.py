@@ -331,6 +331,7 @@ def test_it_is_light_and_needs_no_script(bundle: Path, browser: Browser) -> None
     print(f"{page.stat().st_size:,} bytes; first chart after {took:.0f} ms")
 
 
+@pytest.mark.nightly
 def test_the_front_tells_relations_that_the_command_line_confirms(bundle: Path) -> None:
     text = (bundle / "report.html").read_text(encoding="utf-8")
     front = text[: text.index('id="in-short"')]

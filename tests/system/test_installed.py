@@ -85,6 +85,7 @@ def test_it_has_every_file_under_one_name(wheel: Path) -> None:
     assert {"py", "yaml", "json", "jinja", "css", "typed"} <= {n.rpartition(".")[2] for n in names}
 
 
+@pytest.mark.nightly
 def test_its_command_works_beside_folders_of_the_same_names(scripts: Path, folder: Path) -> None:
     config = ROOT / "configs" / "census2000.yaml"
     assert "valid" in output(folder, scripts / "statpress", "validate", config)

@@ -335,7 +335,8 @@ def test_processes_at_once_never_overspend_and_lose_nothing(
 @pytest.mark.parametrize(
     ("location", "spoil"),
     [
-        ("sqlite", ""), ("postgres", ""), ("sqlite", "check before"),
+        ("postgres", ""), ("sqlite", "check before"),
+        pytest.param("sqlite", "", marks=pytest.mark.nightly),
         pytest.param("postgres", "check before", marks=pytest.mark.nightly),
     ],
     indirect=["location"],
@@ -364,9 +365,11 @@ def test_processes_at_once_never_overspend_on_one_person_of_a_panel(
     ("location", "spoil", "expected"),
     [
         ("sqlite", "without a queue", {"lost"}),
-        ("postgres", "check before", {"overspent", "broken"}),
+        ("sqlite", "check before", {"overspent", "broken"}),
         pytest.param("postgres", "without a queue", {"lost"}, marks=pytest.mark.nightly),
-        pytest.param("sqlite", "check before", {"overspent", "broken"}, marks=pytest.mark.nightly),
+        pytest.param(
+            "postgres", "check before", {"overspent", "broken"}, marks=pytest.mark.nightly
+        ),
     ],
     indirect=["location"],
 )

@@ -190,6 +190,7 @@ def test_power_lost_at_any_place_of_the_log(
     assert found == []
 
 
+@pytest.mark.nightly
 def test_power_lost_around_the_moves_that_sqlite_makes_by_itself(tmp_path: Path) -> None:
     """Of 60 pages instead of 1000, so that the histories to verify are short."""
     kept = lived(tmp_path, 20, keep_from=6, pages=60)

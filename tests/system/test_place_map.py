@@ -227,6 +227,7 @@ publish: {{directory: releases}}
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("side", "ages"),
     [(25, 2), pytest.param(55, 5, marks=pytest.mark.nightly)],

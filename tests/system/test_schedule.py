@@ -428,6 +428,7 @@ def test_the_database_holds_nothing_private(day: Day, postgres_server: Server) -
     assert not [each for each in PRIVATE if each in stored]
 
 
+@pytest.mark.nightly
 def test_pages_in_a_browser(day: Day, tmp_path: Path) -> None:
     site = day.client["PREFECT_API_URL"].removesuffix("/api")
     run = f"{site}/runs/flow-run/{day.scheduled['id']}"

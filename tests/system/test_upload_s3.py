@@ -117,6 +117,7 @@ def test_a_second_upload_sends_nothing(bucket: Bucket, publisher: Publisher) -> 
     assert found["newest"] | {"name": "old", "dataset": "census"} == found["newest"]
 
 
+@pytest.mark.nightly
 def test_cut_at_every_request(
     bucket: Bucket, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ def test_equal_shares_are_not_so_good(tmp_path: Path) -> None:
     assert mean_error(swapped) > mean_error(even)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("points", [5, pytest.param(8, marks=pytest.mark.nightly)])
 def test_three_shares_are_within_a_hundredth_of_the_best_of_a_fine_grid(
     tmp_path: Path, points: int
@@ -143,6 +144,7 @@ def test_three_shares_are_within_a_hundredth_of_the_best_of_a_fine_grid(
     assert mean_error(made.plan()) <= 1.01 * best
 
 
+@pytest.mark.nightly
 @settings(
     max_examples=settings().max_examples // 8,
     deadline=None,

@@ -84,6 +84,7 @@ def noisy(office: tuple) -> list[Analyses]:
     return [Analyses(domain=columns, residuals=tables) for columns, tables in found]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "where", [{}, {"tenure": [1]}, {"relation": [2]}, {"tenure": [0], "relation": [0, 1]}]
 )

@@ -129,6 +129,7 @@ def turned(prior: Prior) -> Iterator[tuple[str, Prior]]:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("screen", "seeds"),
     [
@@ -181,6 +182,7 @@ def test_neither_the_loss_nor_an_estimate_depends_on_it() -> None:
     assert any(not np.allclose(plain.pairs[pair], used.pairs[pair]) for pair in PAIRS)
 
 
+@pytest.mark.nightly
 def test_copies_know_nothing_of_it() -> None:
     """Two priors leave the same copies of one release; a twin begins with the single file."""
     made = mechanism(1.0, screen="no", copies=2)

@@ -48,6 +48,7 @@ def ruled(n: int, mu: float, sizes: tuple[int, ...], screened: bool) -> Shares:
     return Shares(one_way, min(max(one_way / 4, 0.02), 0.1) if screened else 0.0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [2, pytest.param(40, marks=pytest.mark.nightly)])
 def test_no_split_of_a_grid_is_expected_to_be_better(settings: int) -> None:
     worse = 0
