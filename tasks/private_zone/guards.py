@@ -15,7 +15,6 @@ done whole.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import functools
@@ -48,8 +47,13 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 def is_interruption(error: BaseException) -> bool:
     """Whether an exception says that a person, the system or the orchestrator ends the run."""
-    kinds = (KeyboardInterrupt, asyncio.CancelledError)
-    return isinstance(error, kinds) or is_termination(error)
+    return isinstance(error, KeyboardInterrupt) or _is_cancellation(error) or is_termination(error)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether it is asyncio's, which takes long to import and is there if anything raised it."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def is_termination(error: BaseException) -> bool:
@@ -431,7 +435,7 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     log.write(as_text(error, trace=True))
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
-    if isinstance(error, asyncio.CancelledError):
+    if _is_cancellation(error):
         return _cancelled(type(error))
     if is_termination(error):
         return type(error)(signal=int(getattr(error, "signal", 15)))  # type: ignore[call-arg]
@@ -443,9 +447,10 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     )
 
 
-def _cancelled(kind: type[asyncio.CancelledError]) -> asyncio.CancelledError:
+def _cancelled(kind: type[BaseException]) -> BaseException:
     """A fresh cancellation; Prefect tells its own by its class, and takes others for a crash."""
-    return kind() if kind.__module__.startswith("prefect.") else asyncio.CancelledError()
+    known: type[BaseException] = sys.modules["asyncio"].CancelledError
+    return kind() if kind.__module__.startswith("prefect.") else known()
 
 
 def silence_core_dumps() -> None:
