@@ -502,7 +502,7 @@ def _allocated(
         given[is_pair] = _poured(
             expected * work.weights[is_pair, None, None],
             (2 * n * expected / scale[is_pair, None, None]) ** 2 / 2,
-            np.broadcast_to(frequency, expected.shape),
+            np.ascontiguousarray(np.broadcast_to(frequency, expected.shape)),
             total,
         )
         amounts = amounts.copy()
@@ -513,16 +513,17 @@ def _allocated(
 
 def _poured(heights: Floats, rates: Floats, frequency: Floats, total: float) -> Floats:
     """Amounts B of a total that minimise the sum of heights/sqrt(1 + rates B), by frequency."""
+    steepest = heights * rates / 2
+    grown = steepest ** (2 / 3)  # once: a power takes most of the time
 
     def at(level: float) -> Floats:
-        grown: Floats = (heights * rates / (2 * level)) ** (2 / 3)
-        return np.maximum(grown - 1, 0.0) / rates
+        return np.maximum(grown * level ** (-2 / 3) - 1, 0.0) / rates
 
-    low, high = 0.0, float((heights * rates).max()) / 2
+    high = float(steepest.max())
     low = high * 1e-12
     for _ in range(50):
         level = math.sqrt(low * high)
-        enough = (at(level) * frequency).sum() > total
+        enough = np.vdot(at(level), frequency) > total
         low, high = (level, high) if enough else (low, level)
     found = at(low)
     return found * (total / float((found * frequency).sum()))

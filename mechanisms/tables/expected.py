@@ -269,7 +269,6 @@ def _mean_over_pairs(differences: Codes, digits: list[Codes], domain: Domain) ->
     return float(np.mean(errors))
 
 
-_ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # SciPy's takes longer to import than all
 _GROUPS = 80
 
 
@@ -373,7 +372,8 @@ def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, lapl
 def _normal_excess(a: Floats, sd: Floats) -> Floats:
     z = a / sd
     density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-    above = _ERFC(z / math.sqrt(2)) / 2
+    # SciPy's takes longer to import than all this.
+    above = np.array([math.erfc(each) for each in (z / math.sqrt(2)).tolist()]) / 2
     excess: Floats = sd * density - a * above
     return excess
 
