@@ -12,7 +12,7 @@ from statpress.flows.facts import loss_facts, remaining_text
 from statpress.flows.terminal import registration, table
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.choice import Candidate, compare
-from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
+from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct, verdict
 from statpress.mechanisms.planning.planner import criterion_of, error_of, error_with_more
 from statpress.tasks.ledger.entries import Loss, canonical
 from statpress.tasks.pages.numbers import at_most, how_many
@@ -67,12 +67,17 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         "explanations": EXPLANATIONS,
         "attack_advantage": plan.attack_advantage,
         **({"checks": checks} if checks else {}),
-        **({"open_shares": asdict(plan.division)} if plan.division else {}),
+        **({"open_shares": _division(plan.division)} if plan.division else {}),
         "products": products,
         "warnings": _warnings(release, plan, remaining),
         "remaining": loss_facts(remaining),
         "memory": forecast_facts(release, plan),
     }
+
+
+def _division(division: Division) -> dict[str, Any]:
+    """How shares were found; of products that were spared nothing if there are none."""
+    return {key: value for key, value in asdict(division).items() if value or key != "spared"}
 
 
 def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:

@@ -213,10 +213,12 @@ class Division:
         names: The products whose shares were open, two or more.
         gain: By how much their mean expected error (geometric) falls below that with equal shares;
             0 if shares are equal, None if nothing is known of equal ones, which do not do.
+        spared: Those of them that would be mostly noise or mostly independent with equal shares.
     """
 
     names: tuple[str, ...]
     gain: float | None
+    spared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

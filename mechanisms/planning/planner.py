@@ -48,8 +48,8 @@ from statpress.mechanisms.planning.choice import (
     part_of,
     targets,
 )
-from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct
-from statpress.mechanisms.planning.shares import WORTH, Way, with_shares
+from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct, judge
+from statpress.mechanisms.planning.shares import UNREADABLE, WORTH, Way, with_shares
 from statpress.mechanisms.registry import mechanism_named
 
 _Needed = tuple[Mechanism, Domain]
@@ -170,6 +170,17 @@ class _Met:
                 logarithms.append(math.log(figure))
         return math.exp(math.fsum(logarithms) / max(len(logarithms), 1))
 
+    def unreadable(self) -> set[str]:
+        """The products of which readers have nothing."""
+        found = set()
+        for request, mechanism, target in zip(
+            self.requests, self.mechanisms, self.asked, strict=True
+        ):
+            error = request.kind.expected_error(mechanism, target)
+            if judge(request.kind, mechanism, error, target).name in UNREADABLE:
+                found.add(request.name)
+        return found
+
 
 def _met(
     requests: Sequence[ProductRequest], tables: Sequence[Target], budget: Budget, briefly: bool
@@ -276,8 +287,11 @@ def _divided(
     if found is not None:
         before = None if equal is None else equal.mean_error(criteria)
         gain = None if before is None else 1 - found.mean_error(criteria) / before
-        if gain is None or gain >= WORTH:
-            return found, Division(names, gain)
+        spared: set[str] = set()
+        if equal is not None and (lost := equal.unreadable().intersection(names)):
+            spared = lost - found.unreadable()
+        if gain is None or gain >= WORTH or spared:
+            return found, Division(names, gain, tuple(sorted(spared)))
     return _met(requests, tables, budget, briefly), Division(names, 0.0)
 
 

@@ -12,9 +12,10 @@ of the curves. There the errors are looked at again, until none has moved. The o
 decides nothing.
 
 **What no product falls below.** The part that its parameters need; the part at which it becomes
-mostly noise or mostly independent, unless it is so with an equal share; a thousandth. A product
-whose error does not fall with its part gets no more than it needs, and one whose error is not known
-an equal share.
+mostly noise or mostly independent; a thousandth. Of those that are so with an equal share as many
+are spared it as fit besides, first whichever needs least: a small gain of many small tables would
+else outweigh records of which nothing is left. A product whose error does not fall with its part
+gets no more than it needs, and one whose error is not known an equal share.
 """
 
 from __future__ import annotations
@@ -62,9 +63,12 @@ _ROUNDS = 5
 _NEAR = 1.03  # factor between a part and one that was looked at, which will do for it
 _CLOSE = 1.05  # likewise, between the least part that is enough and one that is not
 _FLAT = 1 + 1e-9
-_SPARE = 1.1  # of the part that fixed parameters need, for what is lost in composing
+_SPARE = 1.1  # of a part that is needed, for what is lost in composing
 _STEEPEST = 2.0  # slope by which a curve is read beyond what was looked at
-_UNREAD = ("mostly_noise", "mostly_independent")
+UNREADABLE = ("mostly_noise", "mostly_independent")
+"""Verdicts on products of which readers have next to nothing, and less of the first."""
+_RANKS = {name: rank for rank, name in enumerate(UNREADABLE)}
+_READABLE = len(UNREADABLE)
 
 
 @dataclass
@@ -78,6 +82,7 @@ class _Curve:
         errors: By part the least expected error of these; infinite where none can serve.
         seen: By part the verdicts on those that can.
         least: The part that it does not fall below.
+        wished: The part from which readers have something of it, where an equal one is too small.
     """
 
     request: ProductRequest
@@ -86,6 +91,7 @@ class _Curve:
     errors: dict[float, float] = field(default_factory=dict)
     seen: dict[float, set[str]] = field(default_factory=dict)
     least: float = 0.0
+    wished: float = 0.0
 
     def look(self, part: float) -> float:
         """The least error at a part."""
@@ -107,31 +113,36 @@ class _Curve:
         return self.errors[part]
 
     def bound(self, equal: float, whole: float) -> None:
-        """Find the least part, from an equal one."""
+        """Find the least part, from an equal one, and the part that is wished for."""
         first = self.look(equal)
         if math.isinf(first):
             first = self.look(whole)
-        read = not self.seen[equal] or bool(self.seen[equal].difference(_UNREAD))
+        least = self.rank(equal) if self.seen[equal] else _READABLE
 
         def enough(part: float, most: float = math.inf) -> bool:
             error = self.look(part)
-            return error <= most * _FLAT and bool(
-                self.seen[part].difference(_UNREAD if read else ())
-            )
+            return error <= most * _FLAT and self.rank(part) >= least
 
         high = equal if enough(equal) else whole
         low = min(_FIRST * equal, whole)
         served, flat = enough(low), self.look(whole) * _FLAT >= first
         if self.look(low) <= first * _FLAT:
             served, flat, low, high = False, True, 0.0, low
-        while (flat or not served) and high - low > whole / UNITS and high > _CLOSE * low:
-            middle = (low + high) / 2
-            does = enough(middle, first if flat else math.inf)
-            low, high = (low, middle) if does else (middle, high)
+        if flat or not served:
+            low, high = _narrowed(
+                low, high, whole, lambda p: enough(p, first if flat else math.inf)
+            )
         if low and not self.seen[low]:  # the part that fixed parameters need
             self.least = min(_SPARE * high, whole)
         elif low and not enough(low):
             self.least = high
+        if least < _READABLE <= self.rank(whole):
+            least = _READABLE
+            self.wished = min(_SPARE * _narrowed(equal, whole, whole, enough)[1], whole)
+
+    def rank(self, part: float) -> int:
+        """How much readers have of it at a part that was looked at, by its best verdict."""
+        return max((_RANKS.get(name, _READABLE) for name in self.seen[part]), default=-1)
 
     def costs(self, whole: float) -> Floats:
         """Logarithms of the error with 0 to UNITS units of the whole; infinite below the least."""
@@ -149,6 +160,16 @@ class _Curve:
     def fewest(self, whole: float) -> int:
         """Units of the whole that it needs at least."""
         return max(1, math.ceil(self.least / whole * UNITS * (1 - 1e-12)))
+
+
+def _narrowed(
+    low: float, high: float, whole: float, enough: Callable[[float], bool]
+) -> tuple[float, float]:
+    """A part that is not enough and one that is, close to each other."""
+    while high - low > whole / UNITS and high > _CLOSE * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return low, high
 
 
 def with_shares(
@@ -193,8 +214,15 @@ def with_shares(
             curves[i] = curve
     open_share = exact_sum(requests[i].share for i in curves)
     whole = float(open_share)
-    if len(curves) < 2 or sum(each.fewest(whole) for each in curves.values()) > UNITS:
+    fewest = sum(each.fewest(whole) for each in curves.values())
+    if len(curves) < 2 or fewest > UNITS:
         return requests
+    for curve in sorted(curves.values(), key=lambda each: each.wished):
+        before, least = curve.fewest(whole), curve.least
+        curve.least = max(least, curve.wished)
+        if fewest + curve.fewest(whole) - before > UNITS:
+            curve.least = least
+        fewest += curve.fewest(whole) - before
     units = _settled(curves, whole)
     return [
         replace(each, share=EXACT.multiply(open_share, Decimal(units[i]) / UNITS).normalize(EXACT))

@@ -569,6 +569,13 @@ def division_words(plan: Plan) -> str:
             "Open shares are equal: no others were found with a mean expected error (geometric) "
             f"lower by {share(WORTH)}."
         )
+    if plan.division.spared:
+        names = ", ".join(plan.division.spared)
+        return (
+            f"Open shares are found so that something is left of {names}, of which equal shares"
+            " would leave mostly noise or independent columns; besides, the mean expected error of"
+            " their products (geometric) is least."
+        )
     return (
         "Open shares are found so that the mean expected error of their products (geometric) is "
         f"least: it is {share(gain)} lower than with equal shares."
