@@ -131,6 +131,20 @@ class Measured:
     residuals: Residuals
     listing: str
 
+    def beside(self, names: Iterable[str]) -> list[str]:
+        """Notes on tables of the same release that count just these columns."""
+        files = (
+            written_file(self.folder, name)
+            for name, facts in _products(self.folder).items()
+            if name != self.name and facts["kind"] == "table" and {*facts["columns"]} == {*names}
+        )
+        return [
+            f"data/{found.name}, a table of the same release, counts the same columns with errors"
+            " of its own, which may be smaller."
+            for found in files
+            if found is not None
+        ]
+
     def analyses(self, question: Question) -> Analyses:
         """The figures of its columns."""
         most, sample = self.stated["unit_records"], None
@@ -503,6 +517,13 @@ def _resources(folder: Path) -> list[Mapping[str, Any]]:
         return list(package["resources"])
 
 
+def _products(folder: Path) -> dict[str, dict[str, Any]]:
+    """What a bundle's privacy statement says of its products, by name."""
+    with understood(folder):
+        text = (folder / "privacy.json").read_text(encoding="utf-8")
+        return dict(json.loads(text)["products"])
+
+
 ABLE = (Marginals.name, LinkedMarginals.name, PlaceTables.name)
 
 
@@ -520,8 +541,8 @@ def opened(folder: Path, product: str | None = None, *, verified: bool = False) 
     """
     if not verified:
         verify_bundle(folder)
+    stated = _products(folder)
     with understood(folder):
-        stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         able = [name for name, facts in stated.items() if facts["mechanism"] in ABLE]
         tables = {name for name, facts in stated.items() if facts["kind"] == "table"}
     name, resources = _chosen(product, able, tables, folder), _resources(folder)
@@ -604,6 +625,8 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         name in cell["values"] for cell in cells for name in question.of
     )
     notes = [] if of_counts or shares else [_NUMBERS]
+    if of_counts or question.statistic == "share":
+        notes += measured.beside(names)
     if question.statistic == "quantile":
         notes = [_EVENLY]
     return {

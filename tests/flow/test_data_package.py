@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import statpress
 from statpress.configs.order import from_options
 from statpress.flows.rerelease import propose
 from statpress.tasks.catalogues.data_package import codebook_text
@@ -292,3 +293,20 @@ def test_other_words_alone_change_no_product_and_no_cost(bundle: Path, tmp_path:
     assert {each["fate"] for each in found["products"].values()} == {"unchanged"}
     assert {each["change"] for each in found["cost"].values()} == {"0"}
     assert not found["protected"]
+
+
+def test_who_asks_for_what_a_table_counts_is_sent_there(bundle: Path) -> None:
+    """Records by marginals answer with more noise, mostly."""
+    release = statpress.open(bundle, product="wide")
+    said = "data/counts.parquet, a table of the same release, counts the same columns"
+    for found in (
+        release.table("grade", "employed"),
+        release.table("grade", where={"employed": "true"}),
+        release.share("grade", by="employed"),
+    ):
+        assert any(said in note for note in found.notes)
+    for found in (
+        release.table("grade", "born"),
+        release.mean("grade", by="employed"),
+    ):
+        assert not any("counts the same" in note for note in found.notes)
