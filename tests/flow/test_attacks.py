@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from bad_input import CANARY
+from bad_input import CANARY, N
 from signed_bundles import make_bundle
 
 from statpress.configs.checks import RESERVED_COLUMNS
@@ -221,9 +221,23 @@ def test_awkward_categories_come_back_from_csv(agency) -> None:
 
 
 def test_a_column_of_nulls_alone_is_written_and_read(agency) -> None:
+    """All records are null, so that each of the 400 draws is null with a chance above 0.4."""
+    private = pq.read_table(agency.source).drop_columns(["born"])
+    agency.write_source(private.append_column("born", pa.nulls(N, pa.date32())))
     agency.replace("by: year}", "by: year, missing: true}")
-    bundle = agency.run().bundle
-    assert None in pq.read_table(bundle / "data" / "births.parquet")["born"].to_pylist()
+    data = agency.run().bundle / "data"
+    drawn = pq.read_table(data / "births.parquet")
+    assert drawn.column_names == ["born"]
+    assert len(drawn) == N
+    assert None in drawn["born"].to_pylist()
+    read = pyarrow.csv.read_csv(
+        data / "births.csv",
+        parse_options=pyarrow.csv.ParseOptions(ignore_empty_lines=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={"born": pa.string()}, strings_can_be_null=True, null_values=[""]
+        ),
+    )
+    assert read["born"].to_pylist() == drawn["born"].to_pylist()
 
 
 def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
