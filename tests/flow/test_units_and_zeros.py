@@ -39,8 +39,12 @@ products:
 
 
 def opened(agency: Any) -> Any:
-    """The agency with a unit column, structural zeros that hold, and every mechanism."""
+    """The agency with a unit column, structural zeros that hold, and every mechanism.
+
+    Little enough noise that what is absent, 200 of 480 records, is seen in every product.
+    """
     agency.replace_products(ZEROS + PRODUCTS)
+    agency.replace("epsilon: 1.0", "epsilon: 3.0")
     count_persons(agency)
     put_people(agency)
     return agency
@@ -103,7 +107,7 @@ def test_what_is_published_is_possible_and_not_padded(pressed: Any) -> None:
 
 @pytest.mark.nightly
 def test_a_seed_repeats_the_choice_of_records_too(units: Any) -> None:
-    units.replace("epsilon: 1.0", "epsilon: 0.5")
+    units.replace("epsilon: 3.0", "epsilon: 0.5")
     first = units.run(insecure_seed=3).bundle
     units.replace("name: first", "name: second")
     second = units.run(insecure_seed=3).bundle
@@ -179,7 +183,7 @@ def test_the_charge_holds_what_recomputes_it(pressed: Any) -> None:
         assert described["unit_records"] == charge.body["unit_records"] == 3
         assert described["n_records"] == charge.body["n_records"] == 480
     scales = [d["scale"] for d in charge.body["mechanisms"] if d["mechanism"] == "laplace"]
-    assert Fraction(scales[0]) >= 2 * 3 / Fraction(1, 4)
+    assert Fraction(scales[0]) >= 2 * 3 / Fraction(3, 4)
 
 
 def test_a_product_of_one_possible_cell_is_refused(agency: Any) -> None:
