@@ -42,6 +42,9 @@ from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.source import file_numbers
 
+FAR = 6.5
+"""Standard errors that no estimate is off: of eight at the level 1e-9, since the noise has no seed."""
+
 LEAVES = ["A1", "A2", "B1", "B2", "B3", "C"]
 PLACES = "state,tract\nA,A1\nA,A2\nB,B1\nB,B2\nB,B3\nC,\nD,D1\n"
 GEOGRAPHY = """\
@@ -163,10 +166,10 @@ def test_questions_to_places(places: Any) -> None:
 
     for cell in asked("tract"):
         apart = cell["estimate"] - exact.get(cell["values"]["tract"], 0)
-        assert abs(apart) < 5 * cell["standard_error"]
+        assert abs(apart) < FAR * cell["standard_error"]
     (union,) = asked("nation", tract="A1 B3 C")
     true = sum(exact.get(place, 0) for place in ("A1", "B3", "C"))
-    assert abs(union["estimate"] - true) < 5 * union["standard_error"]
+    assert abs(union["estimate"] - true) < FAR * union["standard_error"]
     (whole,) = asked("nation", state="B")
     parts = asked("tract", state="B")
     assert [cell["values"]["tract"] for cell in parts] == ["B1", "B2", "B3"]
