@@ -385,7 +385,7 @@ def test_known_totals_are_met_by_estimates_and_whole_numbers(places: Any) -> Non
     places.replace(", known_totals: true", "")
     places.replace(", name: first}", ", name: second}")
     twin = read(places.run().bundle, "people_tract").groupby("tract")["estimate"].sum()
-    assert abs(twin["A1"] - exact.get("A1", 0)) > 1e-3
+    assert any(abs(found - exact.get(str(place), 0)) > 1e-3 for place, found in twin.items())
 
 
 RECORDS = """\
