@@ -38,7 +38,7 @@ def series(agency: Any) -> Any:
     """An agency with a series of two months, in which small regions have large weights."""
     head, _, _ = agency.text.partition("products:")
     agency.replace(agency.text[len(head) :], CONFIG)
-    agency.replace("epsilon: 1.0, delta: 1.0e-6", "epsilon: 20, delta: 1.0e-6")
+    agency.replace("epsilon: 1.0, delta: 1.0e-6", "epsilon: 45, delta: 1.0e-6")
     agency.amend(epsilon="100", delta="1e-4")
     put(agency, "wgt", [float(3 + 12 * (i % 5 == 0)) for i in range(N)])
     put(agency, "region", [("south", "north", "north", None, "east")[i % 5] for i in range(N)])
