@@ -30,9 +30,9 @@ PRODUCTS = """\
   pay: {accept: mostly_noise, kind: estimate, columns: [pay], statistic: mean, share: 0.1}
   line: {accept: mostly_noise,
     kind: estimate, columns: [age, wage], statistic: regression, share: 0.1}
-  spread: {kind: estimate, mechanism: dp_bootstrap, columns: [age], statistic: variance, share: 0.2}
+  spread: {kind: estimate, mechanism: dp_bootstrap, columns: [age], statistic: variance, share: 0.3}
   own: {kind: estimate, mechanism: subsample_split, function: "own_statistics:second_moment",
-    columns: [wage], share: 0.3}
+    columns: [wage], share: 0.2}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.1}
 """
 METHODS = {
