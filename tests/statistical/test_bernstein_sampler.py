@@ -74,4 +74,4 @@ def test_no_event_tells_neighbours_apart_by_more_than_epsilon(times: int) -> Non
     # The broken twin: noise for the change at one point of the lattice, not for all four.
     change = np.abs(a - b)
     point = float(mechanism.scale) * change.max() / change.sum()
-    assert p_value(replace(mechanism, scale=Fraction(point)), 1.0, 5 * times // 2) < LEVEL
+    assert p_value(replace(mechanism, scale=Fraction(point)), 1.0, 5 * times) < LEVEL
