@@ -43,7 +43,7 @@ from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.source import file_numbers
 
 FAR = 6.5
-"""Standard errors that no estimate is off: of eight at the level 1e-9, since the noise has no seed."""
+"""Standard errors: of eight estimates one is further off with a chance below 1e-9."""
 
 LEAVES = ["A1", "A2", "B1", "B2", "B3", "C"]
 PLACES = "state,tract\nA,A1\nA,A2\nB,B1\nB,B2\nB,B3\nC,\nD,D1\n"
