@@ -279,7 +279,8 @@ def test_faults_are_refused_before_the_charge_without_a_value(
     write(office.config.parent, households, persons)
     with pytest.raises(errors.QualityGateError) as caught:
         office.run(insecure_seed=4)
-    assert "9000" not in str(caught.value) and charges(office) == 0
+    said = str(caught.value).replace(str(office.inspector.log.path), "")  # digits by chance
+    assert "9000" not in said and charges(office) == 0
     (log,) = (office.home.root / "curator").glob("*.log")
     assert told in log.read_text() and told not in str(caught.value)
 

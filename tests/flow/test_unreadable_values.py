@@ -36,7 +36,8 @@ def test_unreadable_amounts_are_not_published_as_missing(agency: Any) -> None:
     assert (
         same == before and look.kind == "look" and refused.kind == "refuse" and not agency.bundles()
     )
-    assert "2,1" not in str(caught.value) and str(UNREADABLE) not in str(caught.value)
+    said = str(caught.value).replace(str(agency.inspector.log.path), "")  # digits by chance
+    assert "2,1" not in said and str(UNREADABLE) not in said
     log = log_of(agency)
     assert "pay: 200 unreadable of 400, none allowed; first in record 201, line 202 of " in log
     assert '\'2,200\', which is read with source: {thousands: ",", or decimal: ","}.' in log
