@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -532,13 +533,16 @@ def test_the_same_holds_of_encrypted_addresses(
         fetched(address, pace=Pace(1000, 0.5))
 
 
-def test_many_dripping_files_share_one_balance(published: Path) -> None:
+def test_many_dripping_files_share_one_balance(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pace of every file's own would wait for each nearly as long as it may."""
-    asked = []
+    asked, clock = [], [0.0]
+    monkeypatch.setattr(locations, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     def answer(handler: Any) -> bool:
         asked.append(handler.path)
-        time.sleep(0.2)
+        clock[0] += 0.2
         return False
 
     pace = Pace(10**9, 0.5)
