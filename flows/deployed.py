@@ -23,10 +23,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from statpress.configs.loading import PlannedOrder, leaves_period_open
 from statpress.configs.order import Order, from_environment, from_scalars
-from statpress.flows.facts import form_text
+from statpress.flows.facts import waiting_facts
 from statpress.flows.release import press
 from statpress.flows.release import publish as publish_approved
-from statpress.flows.rerelease import propose
 from statpress.flows.runner import open_context, plain_context, run_due, run_inside
 from statpress.mechanisms.errors import ConfigError, PeriodError, UploadError
 from statpress.tasks.ledger.accounts import Status
@@ -46,6 +45,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.ledger_check import confirm_ledger
 from statpress.tasks.release.review import (
+    Prepared,
     check_unsigned,
     describe_waiting,
     is_prepared,
@@ -53,6 +53,7 @@ from statpress.tasks.release.review import (
 )
 from statpress.tasks.release.runs import Outcome
 from statpress.tasks.release.steps import read_config
+from statpress.tasks.release.succession import propose
 from statpress.tasks.upkeep.retention import tidy_by_setting
 from statpress.tasks.uploads.heads import send_to_setting
 
@@ -359,3 +360,15 @@ def release_with_form(
         return _published(context, run_id)
 
     return run_inside(context, decided)
+
+
+def form_text(found: Prepared) -> str:
+    """A prepared bundle in Markdown, above the form that asks for a decision."""
+    facts = waiting_facts(found)
+    mark = "" if facts["publishable"] else "\n\n**NOT PUBLISHABLE: drawn from a known seed.**"
+    return (
+        f"**{facts['title']}**, dataset `{facts['dataset']}`: epsilon {facts['epsilon']},"
+        f" delta {facts['delta']}, products {', '.join(facts['products'])}.{mark}\n\n"
+        f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
+        " Its budget is spent, whatever is decided. A rejection is final."
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from statpress.tasks.ledger.accounts import Account, Charge, Status
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from statpress.tasks.ledger.entries import Entry
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.runs import Outcome, Uploaded
-
-_BAR = 40
 
 
 def upload_facts(uploads: Sequence[Uploaded]) -> dict[str, Any]:
@@ -153,20 +150,6 @@ def charge_facts(charge: Charge) -> dict[str, Any]:
     }
 
 
-def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
-    """A bar as long as what is left of the whole, with its percentage rounded down."""
-    from rich.text import Text
-
-    share = min(Decimal(1), max(Decimal(0), part / whole)) if whole else Decimal(0)
-    full = int(share * _BAR)
-    colour = "green" if share > Decimal("0.25") else "yellow" if share else "red"
-    text = Text(label)
-    text.append("█" * full, style=colour)
-    text.append("░" * (_BAR - full), style="dim")
-    text.append(f" {int(share * 100):3d} % left")
-    return text
-
-
 def review_text(account: Account) -> str:
     """Who approves the releases of a dataset."""
     if not account.reviewed:
@@ -215,18 +198,6 @@ def waiting_facts(found: Prepared) -> dict[str, Any]:
         "place": str(found.target),
         "decision": decision_facts(found.charge.decision) if found.charge.decision else None,
     }
-
-
-def form_text(found: Prepared) -> str:
-    """A prepared bundle in Markdown, above the form that asks for a decision."""
-    facts = waiting_facts(found)
-    mark = "" if facts["publishable"] else "\n\n**NOT PUBLISHABLE: drawn from a known seed.**"
-    return (
-        f"**{facts['title']}**, dataset `{facts['dataset']}`: epsilon {facts['epsilon']},"
-        f" delta {facts['delta']}, products {', '.join(facts['products'])}.{mark}\n\n"
-        f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
-        " Its budget is spent, whatever is decided. A rejection is final."
-    )
 
 
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:

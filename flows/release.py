@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statpress.configs.loading import PlannedOrder
@@ -40,7 +39,7 @@ from statpress.tasks.release.review import (
     note_publication,
     open_publication,
 )
-from statpress.tasks.release.runs import Outcome, Uploaded, open_run
+from statpress.tasks.release.runs import Outcome, open_run
 from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
     charge_ledger,
@@ -64,7 +63,7 @@ from statpress.tasks.release.steps import (
     take_size,
     write_products,
 )
-from statpress.tasks.uploads.upload import check_targets, read_targets, targets_in, upload
+from statpress.tasks.uploads.upload import check_targets, targets_in, upload
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -239,20 +238,6 @@ def upload_release(
             next_step=f"Then run 'statpress upload {outcome.bundle}'.",
         )
     return replace(outcome, uploads=uploads)
-
-
-def upload_again(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:
-    """Upload a published bundle by itself; again, it changes nothing.
-
-    Args:
-        context: The run; its home has the ledger that published the bundle.
-        bundle: Its folder.
-        config: Names the targets in place of the bundle's own config.
-
-    Raises:
-        StatpressError: One of its kinds; ``UploadError`` where a target fails.
-    """
-    return upload(context.home, bundle, read_targets(bundle, config))
 
 
 def publish(context: RunContext, run_id: str) -> Outcome:

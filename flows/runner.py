@@ -168,19 +168,19 @@ def run_publication(context: RunContext, run_id: str) -> Outcome:
 
 
 def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:
-    """Run the uploading flow once, always without Prefect: it may be repeated at will.
+    """Upload a published bundle by itself, always without Prefect; again, it changes nothing.
 
     Args:
-        context: The run that uploads.
+        context: The run that uploads; its home has the ledger that published the bundle.
         bundle: The folder of a published bundle.
         config: Names the targets in place of the bundle's own.
 
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """
-    from statpress.flows.release import upload_again
+    from statpress.tasks.uploads.upload import read_targets, upload
 
-    return run_inside(context, lambda: upload_again(context, bundle, config))
+    return run_inside(context, lambda: upload(context.home, bundle, read_targets(bundle, config)))
 
 
 def run_inside(context: RunContext, body: Callable[[], T]) -> T:

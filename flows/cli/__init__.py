@@ -19,7 +19,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 COMMANDS = {
     "demo": (
-        "release_commands:demo",
+        "demo_command:demo",
         "Release a synthetic file of fifteen columns from real survey data, in a folder of "
         "its own.",
     ),
@@ -32,16 +32,16 @@ COMMANDS = {
         "Check a config without opening its source.",
     ),
     "plan": (
-        "release_commands:plan",
+        "plan_command:plan",
         "Print what a release draws, what it costs and the errors to expect, without the source.",
     ),
     "rehearse": (
-        "release_commands:rehearse",
+        "rehearse_command:rehearse",
         "Press a release of made-up data, to see what it will look like; charges nothing.\n\n"
         "Neither the source nor a ledger is opened. What it makes is NOT PUBLISHABLE, and says so.",
     ),
     "audit": (
-        "release_commands:audit",
+        "audit_command:audit",
         "Release made-up data many times, and bound from below what a config's mechanisms give "
         "away.\n\n"
         "Neither the source nor a ledger is opened. It finds faults, and is no proof of privacy.",
@@ -53,7 +53,7 @@ COMMANDS = {
         "due.",
     ),
     "rerelease": (
-        "release_commands:rerelease",
+        "rerelease_command:rerelease",
         "Release a published bundle anew: derived again, on new data, or with a changed config.",
     ),
     "review": (
@@ -159,10 +159,15 @@ def print_outcome(result: Any) -> None:
     """
     if result is None:  # cyclopts has printed the help or the version
         return
-    from statpress.flows.cli.options import print_result
+    from statpress.flows.terminal import show, show_json
 
     try:
-        print_result(result)
+        if result.json:
+            show_json(result.facts())
+        else:
+            report = result.report()
+            for part in (report,) if isinstance(report, str) else report:
+                show(part)
         _flush()
     except OSError as error:
         if isinstance(error, BrokenPipeError) or error.filename is not None:

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
 from statpress.flows.cli.review_commands import approvers
-from statpress.flows.facts import review_text, share_bar
+from statpress.flows.facts import review_text
 from statpress.flows.terminal import table
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
@@ -538,7 +538,7 @@ def account_report(account: Account, reading: Reading, period: str | None = None
         by_one = [whole[measure]] if account.has_design else []
         amounts = [canonical(amount) for amount in (limit, spent - kept, kept, *by_one, left)]
         rows.append([_WORDS.get(measure, measure), *amounts])
-        bars.append(share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
+        bars.append(_share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
     columns = ["", "limit", "spent", "reserved", "remaining"]
     if account.has_design:
         columns[2:] = ["spent", "reserved", "on one person", f"left for {period or 'a period'}"]
@@ -581,6 +581,23 @@ def account_report(account: Account, reading: Reading, period: str | None = None
             f"epsilon {_rounded_spend(reading.fixed)} at delta {delta}."
         )
     yield ""
+
+
+_BAR = 40
+
+
+def _share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
+    """A bar as long as what is left of the whole, with its percentage rounded down."""
+    from rich.text import Text
+
+    share = min(Decimal(1), max(Decimal(0), part / whole)) if whole else Decimal(0)
+    full = int(share * _BAR)
+    colour = "green" if share > Decimal("0.25") else "yellow" if share else "red"
+    text = Text(label)
+    text.append("█" * full, style=colour)
+    text.append("░" * (_BAR - full), style="dim")
+    text.append(f" {int(share * 100):3d} % left")
+    return text
 
 
 def _of_several(unit_records: int) -> str:

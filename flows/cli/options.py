@@ -36,18 +36,6 @@ class Result:
     exit_code: int = 0
 
 
-def print_result(result: Result) -> None:
-    """Print what a command returned, in the form that was asked for."""
-    from statpress.flows.terminal import show, show_json
-
-    if result.json:
-        show_json(result.facts())
-        return
-    report = result.report()
-    for part in (report,) if isinstance(report, str) else report:
-        show(part)
-
-
 Json = Annotated[bool, Parameter(help="Print one JSON object.")]
 HomeFolder = Annotated[
     Path | None, Parameter(help="Folder of ledger and logs; by default STATPRESS_HOME or per user.")

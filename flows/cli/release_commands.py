@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Group, Parameter
-from cyclopts.validators import LimitedChoice, Number
+from cyclopts import Parameter
 
 from statpress.flows.cli.options import (
     Dask,
@@ -23,10 +22,8 @@ from statpress.flows.cli.options import (
     Sign,
     Timings,
     WorkerCount,
-    Yes,
     home_of,
     order_of,
-    overrides_of,
     private_key,
 )
 from statpress.mechanisms.errors import ConfirmationError
@@ -34,61 +31,18 @@ from statpress.mechanisms.errors import ConfirmationError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from statpress.configs.loading import PlannedOrder
+    from statpress.configs.loading import PlannedOrder, Release
     from statpress.configs.order import Order
+    from statpress.mechanisms.errors import StatpressError
+    from statpress.mechanisms.planning.plan import Plan
+    from statpress.tasks.private_zone.folders import Home
     from statpress.tasks.private_zone.run_context import RunContext
-    from statpress.tasks.release.made_up import Rehearsed
     from statpress.tasks.release.runs import Outcome
 
 Seed = Annotated[int | None, Parameter(help="Draw from a known seed; never publishable.")]
 
 
 Again = bool
-
-
-def demo(
-    *,
-    directory: Path = Path("statpress-demo"),
-    yes: Yes = False,
-    no_orchestrator: NoOrchestrator = False,
-    timings: Timings = False,
-    json: Json = False,
-) -> Result:
-    """Release a synthetic file of fifteen columns from real survey data, in a folder of its own.
-
-    Args:
-        directory: Folder for data, config, ledger and releases.
-    """
-    started = time.perf_counter()
-    from statpress.flows.runner import open_context, run_release
-    from statpress.flows.terminal import Progress
-    from statpress.tasks.private_zone.folders import Home
-
-    home = Home(directory.absolute() / "home")
-    from statpress.flows.demo import cost_of_another, folder_of_its_own, next_commands, prepare
-
-    with (
-        Progress(shown=not json) as progress,
-        folder_of_its_own(directory.absolute()),
-        open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
-    ):
-        order, known = prepare(directory.absolute(), home)
-        planned = time.perf_counter() - started
-        if known and not yes:
-            confirm(cost_of_another(order, home), "Charge again?")
-        outcome = run_release(context, order)
-    steps = next_commands(directory, outcome.bundle)
-    done = outcome_result(
-        json, outcome, context, started, planned if timings else None, {"next": steps}
-    )
-
-    def report() -> Iterator[Any]:
-        yield from done.report()
-        page = directory / outcome.bundle.parent.name / outcome.bundle.name / "report.html"
-        yield f"\nLook at {page}, then try"
-        yield "\n".join(f"  {step}" for step in steps)
-
-    return Result(json=json, facts=done.facts, report=report)
 
 
 def validate(
@@ -101,7 +55,7 @@ def validate(
     """
     from statpress.configs.loading import load_order
     from statpress.mechanisms.errors import together
-    from statpress.tasks.release.foreseen import plan_or_faults, warnings
+    from statpress.tasks.release.foreseen import warnings
 
     release = load_order(order_of(config, set_, period))
     planned, faults = plan_or_faults(release)
@@ -122,193 +76,18 @@ def validate(
     return Result(json=json, facts=lambda: facts, report=report)
 
 
-def plan(
-    config: Path,
-    *,
-    compare: Annotated[bool, Parameter(negative="--no-compare")] = False,
-    html: Path | None = None,
-    period: Period = None,
-    set_: Overrides = None,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> Result:
-    """Print what a release draws, what it costs and the errors to expect, without the source.
+def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]:
+    """The plan if there is one, and all that would stop a run; opens no data."""
+    from statpress.mechanisms.errors import StatpressError
+    from statpress.tasks.release.foreseen import foreseen
 
-    Args:
-        config: The release config.
-        compare: Show what every mechanism would do for each product.
-        html: Write a page for deciding before paying, with the errors at other budgets.
-    """
-    from statpress.configs.loading import PlannedOrder, leaves_period_open, load_order
-    from statpress.flows import plan_facts as reports
-    from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
-    from statpress.tasks.ledger.entries import Loss
-    from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
-    from statpress.tasks.release.foreseen import foreseen, plan_for_account
-    from statpress.tasks.release.runs import (
-        design_in_words,
-        lasting_in_words,
-        sources_in_words,
-    )
-
-    if html is not None:
-        from statpress.tasks.release.plan_page import check_page
-
-        check_page(html)
-    written, place = order_of(config, set_, period), home_of(home)
-    calendar = None
-    if leaves_period_open(written):
-        from statpress.tasks.release.series_periods import calendar_of
-
-        calendar = calendar_of(place, load_order(written))
-        written = written.at_period(str(calendar.first_open))
-    order = PlannedOrder.of(written)
-    if calendar is None and order.release.config.series is not None:
-        from statpress.tasks.release.series_periods import calendar_of
-
-        calendar = calendar_of(place, order.release)
-    remaining = remaining_budget(place, order.release.config.dataset, order.release.period_text)
-    account = account_terms(place, order.release.config.dataset)
-    looks = None if account is None else account.looks_left
-    planned = plan_for_account(place, order.release, order.plan)
-    stopping = foreseen(order.release, planned)
-    if account is not None:
-        from statpress.tasks.ledger.rules import check_period, check_terms
-        from statpress.tasks.release.ledger_check import terms_of
-
-        try:
-            check_terms(account, terms_of(planned.privacy))
-            check_period(account, order.release.period_text)
-        except PolicyMismatchError as error:
-            stopping.append(error)
-    page: dict[str, Any] = {}
-    if html is not None:
-        from statpress.flows.terminal import Progress
-        from statpress.tasks.release.plan_page import write_plan_page
-
-        with Progress(shown=not json) as progress:
-            write_plan_page(
-                html, place, order.release, planned, remaining, stopping, progress.announce
-            )
-        page = {"page": str(html)}
-
-    def facts() -> dict[str, Any]:
-        compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
-        stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
-        said = reports.plan_facts(order.release, planned, remaining)
-        if account is not None and account.has_design:
-            said |= {"design": account.design, "design_in_words": account.panel.words}
-        if calendar is not None:
-            said |= {"series": calendar.facts() | {"planned": str(order.release.period)}}
-        return said | stops | compared | page
-
-    def report() -> Iterator[Any]:
-        yield from reports.plan_report(order.release, planned, remaining)
-        if calendar is not None:
-            yield f"Series {calendar.name}, planned here: {order.release.period}."
-            yield from calendar.words()
-        if account is not None and account.has_design:
-            yield design_in_words(account)
-        if account is not None and calendar is not None:
-            yield lasting_in_words(account, Loss(planned.amounts), str(calendar.first_open))
-        if looks is not None:
-            yield f"Looks at the data that are left before it has to be reopened: {looks}."
-        if account is not None and not account.sources:
-            yield sources_in_words(account)
-        yield from (f"A run would stop: {each}" for each in stopping)
-        yield from reports.comparison_report(planned) if compare else ()
-        if html is not None:
-            yield f"Wrote {html}."
-
-    short = [each.exit_code for each in stopping if isinstance(each, MemoryLimitError)]
-    return Result(json=json, facts=facts, report=report, exit_code=short[0] if short else 0)
-
-
-def rehearse(
-    config: Path,
-    *,
-    directory: Path | None = None,
-    set_: Overrides = None,
-    json: Json = False,
-) -> Result:
-    """Press a release of made-up data, to see what it will look like; charges nothing.
-
-    Neither the source nor a ledger is opened. What it makes is NOT PUBLISHABLE, and says so.
-
-    Args:
-        config: The release config.
-        directory: Folder for rehearsals; by default 'rehearsals' beside the config.
-    """
-    from statpress.configs.loading import PlannedOrder
-    from statpress.flows.rehearsal import run_rehearsal
-    from statpress.flows.terminal import Progress
-
-    order = PlannedOrder.of(order_of(config, set_))
-    with Progress(shown=not json) as progress:
-        done = run_rehearsal(order, directory, progress)
-    return Result(
-        json=json,
-        facts=lambda: rehearsal_facts(done),
-        report=lambda: rehearsal_report(done),
-    )
-
-
-def audit(
-    config: Path,
-    *,
-    runs: Annotated[int, Parameter(validator=Number(gte=100))] = 5000,
-    html: Path | None = None,
-    set_: Overrides = None,
-    insecure_seed: Seed = None,
-    json: Json = False,
-) -> Result:
-    """Release made-up data many times, and bound from below what a config's mechanisms give away.
-
-    Neither the source nor a ledger is opened. It finds faults, and is no proof of privacy.
-
-    Args:
-        config: The release config.
-        runs: Releases of each of two made-up datasets that differ in one unit.
-        html: Write a page with the bounds and the trade-off curves.
-    """
-    from statpress.configs.loading import PlannedOrder
-    from statpress.flows.terminal import Progress, table
-    from statpress.tasks.release.audit import (
-        HEADINGS,
-        NO_PROOF,
-        audit_facts,
-        audit_page,
-        check_found,
-        rows,
-    )
-    from statpress.tasks.release.audit import audit as audited_products
-    from statpress.tasks.release.plan_page import check_page, put_page
-
-    if html is not None:
-        check_page(html)
-    order = PlannedOrder.of(order_of(config, set_))
-    with Progress(shown=not json) as progress:
-        found = audited_products(
-            order.release,
-            order.plan,
-            runs=runs,
-            announce=progress.announce,
-            insecure_seed=insecure_seed,
-        )
-    if html is not None:
-        put_page(html, audit_page(order.release, found))
-    check_found(found)
-    written = {} if html is None else {"page": str(html)}
-
-    def report() -> Iterator[Any]:
-        for each in found:
-            title = f"{each.product.name}, {each.product.mechanism.name}: {each.verdict}"
-            yield table(title, HEADINGS, rows(each))
-        yield NO_PROOF
-        if html is not None:
-            yield f"Wrote {html}."
-
-    return Result(json=json, facts=lambda: audit_facts(found) | written, report=report)
+    if release.frame is None:  # a run finds the size, and so what is to be planned
+        return None, foreseen(release, None)
+    try:
+        plan = release.plan()
+    except StatpressError as error:
+        return None, [error, *foreseen(release, None)]
+    return plan, foreseen(release, plan)
 
 
 def run(
@@ -348,7 +127,6 @@ def run(
             place, orchestrated=not no_orchestrator, listener=progress, parallel=parallel
         ) as context:
             from statpress.configs.loading import PlannedOrder, load_order
-            from statpress.tasks.release.foreseen import check_places
 
             release = load_order(one)  # a faulty config need not wait for a server
             order: Order | PlannedOrder = one
@@ -385,6 +163,33 @@ def run(
         },
         report=report,
     )
+
+
+def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:
+    """Raise if ledger or source are not there, or the bundle's name is taken; reads no data.
+
+    A run from a known seed gives its bundle another name; with ``signed`` the key is at hand.
+    Whether a period of a series has a source and a free name is asked once it is known to be open.
+
+    Raises:
+        LedgerError: The ledger cannot be opened.
+        SourceError: No file matches the source's path, or there are no credentials for it.
+        SigningKeyError: The config's key is not there, or others can use it.
+        BundleExistsError: The name is taken.
+    """
+    from statpress.tasks.ledger.home_ledger import open_ledger
+    from statpress.tasks.release.foreseen import key_faults, taken_name
+    from statpress.tasks.source.aggregates import source_of
+    from statpress.tasks.source.engine import reader_named
+
+    open_ledger(home).close()
+    if release.period is None:
+        source = source_of(release)
+        reader_named(source.engine).check_place(source)
+    for fault in () if signed else key_faults(release):
+        raise fault
+    for error in () if seeded or release.period else taken_name(release):
+        raise error
 
 
 def outcome_result(
@@ -428,91 +233,6 @@ def outcome_result(
     )
 
 
-_HOW = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
-
-
-def rerelease(
-    bundle: Path,
-    *,
-    reprint: Annotated[bool, Parameter(group=_HOW)] = False,
-    renew: Annotated[bool, Parameter(group=_HOW)] = False,
-    revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
-    set_: Overrides = None,
-    name: str | None = None,
-    folder: Path | None = None,
-    plan_only: bool = False,
-    again: Again = False,
-    yes: Yes = False,
-    home: HomeFolder = None,
-    no_orchestrator: NoOrchestrator = False,
-    sign: Sign = None,
-    workers: WorkerCount = None,
-    dask: Dask = None,
-    timings: Timings = False,
-    json: Json = False,
-) -> Result:
-    """Release a published bundle anew: derived again, on new data, or with a changed config.
-
-    Args:
-        bundle: The bundle's folder.
-        reprint: Derive its products again from what was drawn; free, without data or ledger.
-        renew: The same config on the data of today; charged as a run of its own.
-        revise: A changed config, whose changes are shown first; charged as a run of its own.
-        name: Of the new bundle; the same as --set publish.name.
-        folder: Where the config's paths are taken from under --renew; by default the folder of
-            the bundle's own config if the data is there, else the current one.
-        plan_only: Show what it would change and cost, and stop.
-        again: Charge it once more, if it is of a period, was charged and published nothing.
-    """
-    started = time.perf_counter()
-    from statpress.configs.order import from_options
-    from statpress.flows import rerelease as flow
-    from statpress.flows.terminal import Progress, show
-    from statpress.tasks.private_zone.workers import Parallel
-
-    parallel = Parallel.of(os.environ, workers, dask)
-    options = [*(set_ or ()), *([] if name is None else [f"publish.name={name}"])]
-    signer = private_key(sign) if sign else None
-    if reprint:
-        with Progress(shown=not json) as progress:
-            facts = flow.reprint(bundle, from_options(options), progress, signer)
-        return Result(json=json, facts=lambda: facts, report=lambda: flow.reprint_report(facts))
-    place = home_of(home)
-    proposal = flow.propose(bundle, revise, overrides_of(options), folder, place)
-    planned = time.perf_counter() - started
-    if plan_only:
-        return Result(
-            json=json,
-            facts=lambda: {"plan": proposal.facts()},
-            report=lambda: flow.proposal_report(proposal),
-        )
-    for part in () if json else flow.proposal_report(proposal):
-        show(part)  # before the question
-    proposal.check(place)
-    if not yes:
-        confirm(proposal.words, "Charge this?")
-    from statpress.flows.runner import open_context, run_release
-
-    with (
-        Progress(shown=not json) as progress,
-        open_context(
-            place,
-            orchestrated=not no_orchestrator,
-            listener=progress,
-            parallel=parallel,
-        ) as context,
-    ):
-        outcome = run_release(context, proposal.planned, again=again, signer=signer)
-    return outcome_result(
-        json,
-        outcome,
-        context,
-        started,
-        planned if timings else None,
-        {"plan": proposal.facts()},
-    )
-
-
 def confirm(what: str, question: str) -> None:
     """Say what a step costs, and ask.
 
@@ -545,29 +265,6 @@ def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> R
                 yield f"  {kind} {name}: {change}"
 
     return Result(json=json, facts=lambda: asdict(applied), report=report)
-
-
-def rehearsal_facts(done: Rehearsed) -> dict[str, Any]:
-    """What a rehearsal made."""
-    return {
-        "run_id": done.run_id,
-        "dataset": done.dataset,
-        "status": "rehearsed",
-        "bundle": str(done.bundle),
-        "publishable": False,
-        "charged": False,
-        "would_charge": {"epsilon": done.epsilon, "delta": done.delta},
-    }
-
-
-def rehearsal_report(done: Rehearsed) -> str:
-    """What a rehearsal made, in a few lines."""
-    return (
-        f"Rehearsed {done.bundle}\n"
-        "  NOT PUBLISHABLE: its data are made up; no source was opened and nothing was charged\n"
-        f"  a run would be charged epsilon {done.epsilon}, delta {done.delta}\n"
-        f"  look at   {done.bundle / 'report.html'}"
-    )
 
 
 def timings_report(timings: dict[str, float]) -> Table:

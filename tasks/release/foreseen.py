@@ -1,28 +1,20 @@
 """What is known of a release before data are opened.
 
-Its plan for the account that will be charged and for other budgets, the verdicts on its products,
-the memory that its steps may need, and everything that would stop a run: a key, a place or a file.
+Its plan for the account that will be charged, the verdicts on its products, the memory that its
+steps may need, and everything that would stop a run: a key, a place or a file.
 
-All of it is public. What takes long is computed in forks of this process where there are
-processors. So is what a plan says of the shares of its products, and of what more of the budget
-would do.
+All of it is public. So is what a plan says of the shares of its products, and of what more of the
+budget would do.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import select
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
-from warnings import catch_warnings, simplefilter
+from typing import TYPE_CHECKING, Any
 
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
@@ -40,7 +32,7 @@ from statpress.mechanisms.errors import (
     together,
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, Verdict, disclosures, verdict
-from statpress.mechanisms.planning.planner import TIMES, Offer, error_of, error_with_more
+from statpress.mechanisms.planning.planner import error_of, error_with_more
 from statpress.mechanisms.planning.shares import WORTH
 from statpress.tasks.pages.numbers import how_many, measured, share
 from statpress.tasks.private_zone.workers import usable_processors
@@ -59,12 +51,12 @@ def plan_for_account(home: Home, release: Release, plan: Plan) -> Plan:
     Raises:
         InfeasibleBudgetError: It buys none that fit the config.
     """
-    if not plan.amounts["rho_delta"] or _rho_delta(home, release) is None:
+    if not plan.amounts["rho_delta"] or rho_delta_of(home, release) is None:
         return plan
     return release.plan(rho_delta=Decimal(0))
 
 
-def _rho_delta(home: Home, release: Release) -> Decimal | None:
+def rho_delta_of(home: Home, release: Release) -> Decimal | None:
     """The delta of rho in place of the config's: 0 where the account has none to give."""
     from statpress.tasks.ledger.home_ledger import account_terms
 
@@ -136,17 +128,6 @@ def taken_name(release: Release) -> Iterator[BundleExistsError]:
             "A bundle of this name is already there.",
             where=f"{release.document.where(('publish', 'name'))}: {target}",
         )
-
-
-def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]:
-    """The plan if there is one, and all that would stop a run; opens no data."""
-    if release.frame is None:  # a run finds the size, and so what is to be planned
-        return None, foreseen(release, None)
-    try:
-        plan = release.plan()
-    except StatpressError as error:
-        return None, [error, *foreseen(release, None)]
-    return plan, foreseen(release, plan)
 
 
 def check_verdicts(
@@ -308,57 +289,6 @@ def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, A
     return asdict(found) | {"accepted": accepted(release, product.name, found)}
 
 
-def offers_of(
-    home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
-) -> list[Offer]:
-    """The plan among those of other budgets with its shares, ascending.
-
-    Each takes as long as the first; where there are several processors some are made in forks.
-    """
-    rho_delta = _rho_delta(home, release)
-    shares = {product.name: product.request.share for product in plan.products}
-
-    def offered(times: Decimal) -> Offer:
-        try:
-            planned = release.plan(rho_delta=rho_delta, times=times, briefly=True, shares=shares)
-        except StatpressError as error:
-            return Offer(times, None, error.what)
-        for product in planned.products:
-            _ = product.compared_error  # takes long, and is kept
-        return Offer(times, planned)
-
-    others = [times for times in TIMES if times != Decimal(1)]
-    announce(f"plan for {len(others)} other budgets")
-    found = [Offer(Decimal(1), plan), *in_forks(offered, others)]
-    return sorted(found, key=lambda offer: offer.times)
-
-
-def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:
-    """Raise if ledger or source are not there, or the bundle's name is taken; reads no data.
-
-    A run from a known seed gives its bundle another name; with ``signed`` the key is at hand.
-    Whether a period of a series has a source and a free name is asked once it is known to be open.
-
-    Raises:
-        LedgerError: The ledger cannot be opened.
-        SourceError: No file matches the source's path, or there are no credentials for it.
-        SigningKeyError: The config's key is not there, or others can use it.
-        BundleExistsError: The name is taken.
-    """
-    from statpress.tasks.ledger.home_ledger import open_ledger
-    from statpress.tasks.source.aggregates import source_of
-    from statpress.tasks.source.engine import reader_named
-
-    open_ledger(home).close()
-    if release.period is None:
-        source = source_of(release)
-        reader_named(source.engine).check_place(source)
-    for fault in () if signed else key_faults(release):
-        raise fault
-    for error in () if seeded or release.period else taken_name(release):
-        raise error
-
-
 _OVERHEAD = 1.5  # of the engine beyond its limit: its code, and what it cannot spill
 _COMBINATION, _COUNTED = 160, 48  # bytes of a cell: as it is handed over, and as it is kept
 _THREAD = 1 << 25  # bytes of a thread: small tables of its own, and a chunk of records
@@ -392,18 +322,6 @@ def forecasts(release: Release, plan: Plan) -> list[Forecast]:
 def peak(found: list[Forecast]) -> Forecast:
     """The one that needs most."""
     return max(found, key=lambda each: each.bytes)
-
-
-def forecast_facts(release: Release, plan: Plan) -> dict[str, Any]:
-    """The forecasts as JSON values."""
-    found = forecasts(release, plan)
-    steps = [{k: v for k, v in asdict(each).items() if k != "next_step"} for each in found]
-    return {
-        "declared": release.config.resources.memory_bytes,
-        "threads": release.config.resources.threads,
-        "peak": peak(found).bytes,
-        "steps": steps,
-    }
 
 
 def memory_faults(release: Release, plan: Plan) -> Iterator[MemoryLimitError]:
@@ -493,61 +411,6 @@ def _of(product: str, need: WorkingMemory, step: str, amount: int) -> Forecast:
     return Forecast(
         step=step, product=product, bytes=amount, figure=need.figure, next_step=need.next_step
     )
-
-
-PATIENCE = 30.0
-"""Seconds that a fork may take longer than five times what this process took for its part."""
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-def in_forks(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """A function of public values, computed in forks of this process where that can be done.
-
-    What a fork does not give, since it failed, was killed or hangs, is computed here.
-
-    Args:
-        work: Draws nothing, and opens nothing that the forks would share.
-        items: What it is called with.
-    """
-    begun = time.monotonic()
-    parts = max(1, min(usable_processors(), len(items))) if sys.platform == "linux" else 1
-    found: dict[int, R] = {}
-    forks = [_fork(work, items, range(part, len(items), parts)) for part in range(1, parts)]
-    try:
-        found |= {number: work(items[number]) for number in range(0, len(items), parts)}
-        patience = PATIENCE + 5 * (time.monotonic() - begun)
-        for _, pipe in forks:
-            with suppress(pickle.UnpicklingError, EOFError), os.fdopen(pipe, "rb") as results:
-                if select.select([pipe], [], [], patience)[0]:
-                    found |= pickle.load(results)  # noqa: S301 (of a fork of our own)
-    finally:
-        for process, _ in forks:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-    return [found[number] if number in found else work(items[number])
-            for number in range(len(items))]  # fmt: skip
-
-
-def _fork(work: Callable[[T], R], items: Sequence[T], numbers: range) -> tuple[int, int]:
-    """A fork that writes its results by number; its process, and where to read them."""
-    import cloudpickle
-
-    reading, writing = os.pipe()
-    with catch_warnings():
-        simplefilter("ignore")  # that there are threads, of which the fork has none
-        process = os.fork()
-    if process:
-        os.close(writing)
-        return process, reading
-    try:
-        os.close(reading)
-        results = cloudpickle.dumps({number: work(items[number]) for number in numbers})
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(results)
-    finally:
-        os._exit(0)
 
 
 def share_origin(plan: Plan, product: PlannedProduct[Any]) -> str:

@@ -1,23 +1,32 @@
 """The page of a plan: what a release would cost and how good it would be, before it is paid for.
 
 From public quantities only, so that a methodologist and a board may look at it together. Its prose
-is in the template ``plan.html.jinja``.
+is in the template ``plan.html.jinja``. The plans for other budgets are made in forks of this process
+where there are processors.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
+import select
+import signal
+import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import ROUND_FLOOR, Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from warnings import catch_warnings, simplefilter
 
 from statpress.configs.loading import Release
-from statpress.mechanisms.errors import OutputNotWritableError
+from statpress.mechanisms.errors import OutputNotWritableError, StatpressError
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.mechanisms.planning.planner import (
+    TIMES,
     Offer,
     criterion_of,
     error_at_part,
@@ -40,10 +49,11 @@ from statpress.tasks.pages.blocks import (
 from statpress.tasks.pages.numbers import at_most, count, how_many, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.workers import usable_processors
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
     division_words,
-    offers_of,
+    rho_delta_of,
     share_origin,
     warnings,
     with_more,
@@ -321,3 +331,86 @@ def put_page(path: Path, page: str) -> None:
             where=str(path),
             next_step="Make room, or name another place.",
         ) from None
+
+
+def offers_of(
+    home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
+) -> list[Offer]:
+    """The plan among those of other budgets with its shares, ascending.
+
+    Each takes as long as the first; where there are several processors some are made in forks.
+    """
+    rho_delta = rho_delta_of(home, release)
+    shares = {product.name: product.request.share for product in plan.products}
+
+    def offered(times: Decimal) -> Offer:
+        try:
+            planned = release.plan(rho_delta=rho_delta, times=times, briefly=True, shares=shares)
+        except StatpressError as error:
+            return Offer(times, None, error.what)
+        for product in planned.products:
+            _ = product.compared_error  # takes long, and is kept
+        return Offer(times, planned)
+
+    others = [times for times in TIMES if times != Decimal(1)]
+    announce(f"plan for {len(others)} other budgets")
+    found = [Offer(Decimal(1), plan), *in_forks(offered, others)]
+    return sorted(found, key=lambda offer: offer.times)
+
+
+PATIENCE = 30.0
+"""Seconds that a fork may take longer than five times what this process took for its part."""
+
+
+T = TypeVar("T")
+
+
+R = TypeVar("R")
+
+
+def in_forks(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """A function of public values, computed in forks of this process where that can be done.
+
+    What a fork does not give, since it failed, was killed or hangs, is computed here.
+
+    Args:
+        work: Draws nothing, and opens nothing that the forks would share.
+        items: What it is called with.
+    """
+    begun = time.monotonic()
+    parts = max(1, min(usable_processors(), len(items))) if sys.platform == "linux" else 1
+    found: dict[int, R] = {}
+    forks = [_fork(work, items, range(part, len(items), parts)) for part in range(1, parts)]
+    try:
+        found |= {number: work(items[number]) for number in range(0, len(items), parts)}
+        patience = PATIENCE + 5 * (time.monotonic() - begun)
+        for _, pipe in forks:
+            with suppress(pickle.UnpicklingError, EOFError), os.fdopen(pipe, "rb") as results:
+                if select.select([pipe], [], [], patience)[0]:
+                    found |= pickle.load(results)  # noqa: S301 (of a fork of our own)
+    finally:
+        for process, _ in forks:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+    return [found[number] if number in found else work(items[number])
+            for number in range(len(items))]  # fmt: skip
+
+
+def _fork(work: Callable[[T], R], items: Sequence[T], numbers: range) -> tuple[int, int]:
+    """A fork that writes its results by number; its process, and where to read them."""
+    import cloudpickle
+
+    reading, writing = os.pipe()
+    with catch_warnings():
+        simplefilter("ignore")  # that there are threads, of which the fork has none
+        process = os.fork()
+    if process:
+        os.close(writing)
+        return process, reading
+    try:
+        os.close(reading)
+        results = cloudpickle.dumps({number: work(items[number]) for number in numbers})
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(results)
+    finally:
+        os._exit(0)

@@ -10,31 +10,128 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
-from statpress.configs.loading import Release, leaves_period_open, load_order
+from statpress.configs.loading import PlannedOrder, Release, leaves_period_open, load_order
 from statpress.configs.order import Order, Override, flow_text
 from statpress.configs.series import SeriesConfig, stated_series
 from statpress.configs.yaml_text import parse
+from statpress.mechanisms.domain.domain import Size
 from statpress.mechanisms.errors import (
+    PolicyMismatchError,
     RereleaseError,
     SourceNotFoundError,
     UnregisteredDatasetError,
 )
 from statpress.mechanisms.planning.plan import Plan, Verdict, verdict
 from statpress.tasks.bundle.manifest import CONFIG, STATEMENT, verify_bundle
-from statpress.tasks.ledger.entries import canonical
-from statpress.tasks.ledger.home_ledger import remaining_budget
+from statpress.tasks.ledger.entries import Loss, canonical
+from statpress.tasks.ledger.home_ledger import account_terms, charges_so_far, remaining_budget
+from statpress.tasks.ledger.rules import check_terms
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.products.product_kind import kind_of
-from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.foreseen import check_verdicts, plan_for_account
+from statpress.tasks.release.ledger_check import check_bundle, terms_of
 
 _VINTAGE = {("privacy", "n_records"), ("privacy", "n_units"), ("weight", "calibrate")}
 _RENEWED = ("title", "dataset", "source", "publish", "curator")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A release that may follow a bundle; nothing was charged for it.
+
+    Attributes:
+        bundle: The bundle's folder.
+        manifest: Of it.
+        planned: The config with what differs from it, read and planned.
+        remaining: What the ledger grants; None without an account.
+        difference: What changes against the bundle.
+        renewed: Whether it has the bundle's own config.
+        stopping: What the ledger would refuse it for, besides its budget.
+    """
+
+    bundle: Path
+    manifest: Mapping[str, Any]
+    planned: PlannedOrder
+    remaining: Loss | None
+    difference: Mapping[str, Any]
+    renewed: bool = False
+    stopping: PolicyMismatchError | None = None
+
+    @property
+    def release(self) -> Release:
+        """Its config."""
+        return self.planned.release
+
+    @property
+    def plan(self) -> Plan:
+        """Its plan."""
+        return self.planned.plan
+
+    def check(self, home: Home) -> None:
+        """Raise unless the ledger published the bundle and has the dataset's account.
+
+        And unless the config accepts what stops a run otherwise, and a renewal finds its data.
+        """
+        charges = charges_so_far(home, self.release.config.dataset)
+        check_verdicts(self.release, self.plan, charges)
+        if self.renewed:
+            check_source(self.release, self.bundle)
+        check_followed(home, self.bundle, self.manifest, self.release.config.dataset)
+
+
+def propose(
+    bundle: Path,
+    revised: Path | None,
+    overrides: Sequence[Override],
+    folder: Path | None,
+    home: Home,
+) -> Proposal:
+    """What a renewal, or a revision by a changed config, would be.
+
+    Args:
+        bundle: The bundle's folder.
+        revised: The changed config; None for a renewal.
+        overrides: What differs from the config, the later over the earlier.
+        folder: Where the paths of a renewed config are taken from; by default where its own
+            config lay, if the data is there, else the current folder.
+        home: Where the ledger lies.
+
+    Raises:
+        StatpressError: The bundle may not be followed, or the config is not in order.
+    """
+    manifest = predecessor(bundle)
+    if revised is None:
+        order = renewal(bundle, manifest, overrides, folder)
+    else:
+        order = revision(bundle, manifest, revised, overrides)
+    release = load_order(order)
+    if release.config.privacy.is_from_source:  # about what it was; the run counts it
+        release = release.sized(stated_units(bundle), Size.ROUGH)
+    plan = plan_for_account(home, release, release.plan())
+    planned = PlannedOrder(order, release, plan)
+    account, stopping = account_terms(home, planned.release.config.dataset), None
+    if account is not None:
+        try:
+            check_terms(account, terms_of(plan.privacy))
+        except PolicyMismatchError as error:
+            stopping = error
+    return Proposal(
+        bundle=bundle,
+        manifest=manifest,
+        planned=planned,
+        remaining=remaining_budget(
+            home, planned.release.config.dataset, planned.release.period_text
+        ),
+        difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
+        renewed=revised is None,
+        stopping=stopping,
+    )
 
 
 def predecessor(folder: Path) -> dict[str, Any]:

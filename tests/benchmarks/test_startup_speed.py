@@ -21,7 +21,7 @@ from statistics import median
 
 import pytest
 
-from statpress.flows.demo import prepare
+from statpress.flows.cli.demo_command import prepare
 from statpress.tasks.private_zone.folders import Home
 
 CONFIG = Path(__file__).parents[2] / "configs" / "census2000.yaml"

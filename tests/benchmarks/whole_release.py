@@ -124,10 +124,10 @@ def measure(config: Path) -> dict[str, Any]:
     """Run one release in this process."""
     from statpress.configs.loading import PlannedOrder
     from statpress.configs.order import Order
+    from statpress.flows.cli.plan_command import forecast_facts
     from statpress.flows.runner import open_context, run_release
     from statpress.tasks.ledger.ledger import Ledger
     from statpress.tasks.private_zone.folders import Home
-    from statpress.tasks.release.foreseen import forecast_facts
 
     begun = time.perf_counter()
     home = Home(config.parent / "home")

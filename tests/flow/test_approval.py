@@ -23,7 +23,7 @@ from requirements import lacking
 
 import statpress.flows.deployed
 from statpress.flows import release as flow
-from statpress.flows.facts import form_text
+from statpress.flows.deployed import form_text
 from statpress.flows.runner import plain_context, run_publication
 from statpress.mechanisms.errors import (
     ApprovalError,

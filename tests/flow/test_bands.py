@@ -15,7 +15,7 @@ import pytest
 
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
-from statpress.flows.plan_facts import plan_facts
+from statpress.flows.cli.plan_command import plan_facts
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
 from statpress.mechanisms.tables.bands import LIMITS, law_of
 from statpress.tasks.bundle.manifest import verify_bundle

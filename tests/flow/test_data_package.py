@@ -16,10 +16,10 @@ import pytest
 
 import statpress
 from statpress.configs.order import from_options
-from statpress.flows.rerelease import propose
 from statpress.tasks.catalogues.data_package import codebook_text
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.reprint import check_reprint, reprint
+from statpress.tasks.release.succession import propose
 
 N = 400
 ABOUT = """\

@@ -8,14 +8,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-import statpress.flows.demo
+import statpress.flows.cli.demo_command
 import statpress.flows.runner
 from statpress.configs.loading import load
 from statpress.flows.cli import app
-from statpress.flows.demo import CONFIGS, prepare
+from statpress.flows.cli.demo_command import CONFIGS, N_RECORDS, prepare
 from statpress.mechanisms.errors import InternalError, OutputNotWritableError, WorkerError
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.source.demo_data import N_RECORDS
 
 COMMAND = ("demo", "--no-orchestrator", "--json", "--directory")
 
@@ -37,7 +36,7 @@ def test_one_that_fails_leaves_no_folder(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    room = statpress.flows.runner if place == "run_release" else statpress.flows.demo
+    room = statpress.flows.runner if place == "run_release" else statpress.flows.cli.demo_command
     monkeypatch.setattr(room, place, fail)
     with pytest.raises(type(error)):
         app([*COMMAND, str(tmp_path / "demo")], exit_on_error=False)

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from statpress.configs.loading import load
-from statpress.flows import plan_facts as plan_report
+from statpress.flows.cli import plan_command as plan_report
 from statpress.mechanisms.errors import StatpressError
 from statpress.mechanisms.planning.charges import recompute_charge
 from statpress.tasks.bundle.manifest import verify_bundle

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from statpress.configs.loading import load
-from statpress.flows import plan_facts as plan_report
+from statpress.flows.cli import plan_command as plan_report
 from statpress.mechanisms.errors import BundleVerificationError, StatpressError
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle

@@ -25,7 +25,7 @@ import statpress
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
 from statpress.flows.cli import app, print_outcome
-from statpress.flows.rehearsal import run_rehearsal
+from statpress.flows.cli.rehearse_command import run_rehearsal
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.account_rules import of_path

@@ -22,7 +22,7 @@ from victims import InProcess
 import statpress
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
-from statpress.flows.rehearsal import run_rehearsal
+from statpress.flows.cli.rehearse_command import run_rehearsal
 from statpress.mechanisms.errors import ConfigError, OutputNotWritableError, QueryError
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.registry import REGISTRY

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from statpress.configs.loading import load
-from statpress.flows import plan_facts as plan_report
 from statpress.flows.cli import app
-from statpress.tasks.release.foreseen import offers_of
+from statpress.flows.cli import plan_command as plan_report
+from statpress.tasks.release.plan_page import offers_of
 
 PRODUCTS = """
 products:

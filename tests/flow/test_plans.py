@@ -12,7 +12,7 @@ from bad_input import N
 from rich.console import Console
 
 from statpress.configs.loading import load
-from statpress.flows import plan_facts as plan_report
+from statpress.flows.cli import plan_command as plan_report
 from statpress.mechanisms.accounting.balls import Bounds
 from statpress.mechanisms.errors import (
     BudgetValueError,

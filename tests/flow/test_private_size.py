@@ -16,7 +16,7 @@ from victims import InProcess
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
 from statpress.flows.cli.ledger_commands import register
-from statpress.flows.rehearsal import run_rehearsal
+from statpress.flows.cli.rehearse_command import run_rehearsal
 from statpress.flows.runner import run_release
 from statpress.flows.terminal import registration
 from statpress.mechanisms.domain.contingency_table import ContingencyTable

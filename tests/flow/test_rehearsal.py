@@ -17,8 +17,8 @@ from victims import InProcess
 
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
-from statpress.flows.cli import app
-from statpress.flows.rehearsal import run_rehearsal
+from statpress.flows.cli import app, rehearse_command
+from statpress.flows.cli.rehearse_command import run_rehearsal
 from statpress.mechanisms.errors import (
     ConfigError,
     InternalError,
@@ -29,7 +29,6 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.run_context import Silent
-from statpress.tasks.release import made_up
 from statpress.tasks.release.made_up import make_up
 
 CONFIG = """
@@ -212,7 +211,7 @@ def test_the_detail_of_what_fails_stays_where_the_message_says(
     def fail(*_: object) -> Callable[[], None]:
         raise ValueError("what went wrong")
 
-    monkeypatch.setattr(made_up, "make_up", fail)
+    monkeypatch.setattr(rehearse_command, "make_up", fail)
     with pytest.raises(InternalError) as caught:
         rehearsed(folder)
     (log,) = (folder / "temporary").iterdir()

@@ -22,7 +22,7 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order, from_environment, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli import app
-from statpress.flows.rerelease import proposal_report, propose
+from statpress.flows.cli.rerelease_command import proposal_facts, proposal_report
 from statpress.flows.runner import run_release
 from statpress.mechanisms import errors
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
@@ -31,6 +31,7 @@ from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.release.review import note_bundle
+from statpress.tasks.release.succession import propose
 
 PRODUCTS = """\
 products:
@@ -461,7 +462,7 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     entries = agency.entries()
     proposal = follow(agency, first, "publish.name=second", revised=revised)
     assert agency.entries() == entries
-    found = json.loads(json.dumps(proposal.facts()))["difference"]
+    found = json.loads(json.dumps(proposal_facts(proposal)))["difference"]
     assert found["supersedes"] == manifest_of(first)["seal"]
     assert {name: each["fate"] for name, each in found["products"].items()} == {
         "people": "changed", "pays": "changed", "ages": "removed", "born": "added",

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from statpress.configs.loading import load
-from statpress.flows.plan_facts import plan_facts, plan_report
+from statpress.flows.cli.plan_command import plan_facts, plan_report
 from statpress.mechanisms.errors import (
     AmountError,
     ConfigError,

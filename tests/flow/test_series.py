@@ -16,7 +16,6 @@ from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
 from statpress.flows.cli.release_commands import plan, rerelease, run, validate
-from statpress.flows.rerelease import propose
 from statpress.flows.runner import run_publication, run_release
 from statpress.mechanisms.errors import (
     ConfigError,
@@ -35,6 +34,7 @@ from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle, record_unsigned
 from statpress.tasks.release.series_periods import calendar_of
+from statpress.tasks.release.succession import propose
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
 

@@ -24,7 +24,6 @@ from requirements import needed
 from statpress.configs.loading import load_order
 from statpress.configs.order import Order
 from statpress.flows.cli.bundle_commands import series as series_command
-from statpress.flows.rerelease import propose
 from statpress.flows.runner import run_publication, run_release
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError, OutputNotWritableError
 from statpress.tasks.bundle.manifest import seal
@@ -32,6 +31,7 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.review import note_bundle, record_unsigned
+from statpress.tasks.release.succession import propose
 from statpress.tasks.report import series_page
 from statpress.tasks.report.series_data import COLUMNS, KEYS
 from statpress.tasks.report.series_page import PAGE, write_series

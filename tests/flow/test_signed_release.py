@@ -22,6 +22,7 @@ import statpress.flows.deployed
 from statpress.configs.loading import load
 from statpress.configs.release_config import PublishConfig
 from statpress.flows.cli import app
+from statpress.flows.cli.release_commands import check_places
 from statpress.flows.runner import plain_context, run_publication
 from statpress.mechanisms.errors import SigningKeyError
 from statpress.tasks.bundle.manifest import SIGNATURE_NAME, signed_by, verify_bundle
@@ -29,7 +30,7 @@ from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.release.foreseen import check_places, foreseen
+from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.release.review import decide

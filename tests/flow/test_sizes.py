@@ -14,7 +14,6 @@ from people import RECORD, UNIT, put_people
 from statpress.configs.loading import load
 from statpress.configs.order import Override
 from statpress.flows.cli.ledger_commands import register
-from statpress.flows.rerelease import propose
 from statpress.flows.terminal import registration
 from statpress.mechanisms.domain.domain import Size
 from statpress.mechanisms.errors import (
@@ -28,6 +27,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.release.foreseen import warnings
 from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.succession import propose
 
 FROM_SOURCE = "unit: record, n_records: from_source"
 

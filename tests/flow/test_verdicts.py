@@ -13,7 +13,7 @@ import pytest
 from statpress.configs.loading import load
 from statpress.flows.cli import app
 from statpress.flows.cli import release_commands as commands
-from statpress.flows.rerelease import proposal_report, propose
+from statpress.flows.cli.rerelease_command import proposal_report
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -25,6 +25,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.release.succession import propose
 
 ACCEPT = "accept: mostly_noise"
 

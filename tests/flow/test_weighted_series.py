@@ -16,9 +16,9 @@ from people import put
 import statpress
 from statpress.configs.order import Order, from_options
 from statpress.flows.cli.bundle_commands import compare
-from statpress.flows.rerelease import propose
 from statpress.mechanisms import errors
 from statpress.tasks.release.reprint import reprint
+from statpress.tasks.release.succession import propose
 
 CONFIG = """\
 weight:

@@ -25,7 +25,6 @@ import statpress
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
 from statpress.flows.cli import app
-from statpress.flows.rerelease import propose
 from statpress.mechanisms import errors
 from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.planning.plan import Plan
@@ -38,6 +37,7 @@ from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.query import Question, ask, conditions_of
 from statpress.tasks.release.refine import Options, open_bundle, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
+from statpress.tasks.release.succession import propose
 
 COLUMNS = """\
   work: {type: categorical, categories: [works, "unempl, laid off", school], missing: true}

@@ -22,8 +22,8 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.regression_moments import RegressionEstimate
 from statpress.mechanisms.mechanism import Target
+from statpress.tasks import source
 from statpress.tasks.release.entropy import SeededRandomness
-from statpress.tasks.source import demo_data
 
 HAPPY = ("not too happy", "pretty happy", "very happy")
 COLUMNS: tuple[Column, ...] = (
@@ -44,7 +44,7 @@ N, LEVEL = 17_000, 0.95
 def population(name: str) -> np.ndarray:
     """Codes of the population's records, int64[k, 7]."""
     if name == "survey":
-        path = Path(demo_data.__file__).parent / "demo" / "happiness.parquet"
+        path = Path(str(source.__file__)).parent / "demo" / "happiness.parquet"
         read = pd.read_parquet(path)[NAMES].dropna()
         values = [read[column.name] for column in COLUMNS]
         lower = [10, 0, 0, 0, 0, 1994]

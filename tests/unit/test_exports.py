@@ -11,10 +11,10 @@ import pytest
 
 from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.loading import load
+from statpress.flows.cli.release_commands import plan_or_faults
 from statpress.mechanisms.errors import ConfigError, DependencyError
 from statpress.tasks.bundle.rows import value_rows, write_rows
 from statpress.tasks.catalogues import sdmx as sdmx_identifiers
-from statpress.tasks.release.foreseen import plan_or_faults
 
 CONFIG = """\
 title: Exports

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from statpress.tasks.release import foreseen
-from statpress.tasks.release.foreseen import in_forks
+from statpress.tasks.release import plan_page
+from statpress.tasks.release.plan_page import in_forks
 
 
 @pytest.fixture(autouse=True)
 def _three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreseen, "usable_processors", lambda: 3)
+    monkeypatch.setattr(plan_page, "usable_processors", lambda: 3)
     monkeypatch.setattr("sys.platform", "linux")
 
 
@@ -44,7 +44,7 @@ def test_what_a_fork_does_not_give_is_computed_here(fault: Callable[[], None]) -
 
 def test_a_fork_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does whose lock was held by a thread that no fork has."""
-    monkeypatch.setattr(foreseen, "PATIENCE", 0.1)
+    monkeypatch.setattr(plan_page, "PATIENCE", 0.1)
     here = os.getpid()
 
     def work(item: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 from requirements import needed
 
 from statpress.configs.loading import load
-from statpress.flows.plan_facts import plan_report
+from statpress.flows.cli.plan_command import plan_report
 from statpress.mechanisms.mechanism import figure, label, shown
 from statpress.tasks.report.report import PARAMETERS
 

@@ -13,11 +13,12 @@ import pytest
 from coded import CodesInMemory, dependent_codes, domain_of
 
 from statpress.configs.loading import Release, load
+from statpress.flows.cli.plan_command import forecast_facts
 from statpress.mechanisms.errors import ConfigError, MemoryLimitError, exit_codes
 from statpress.mechanisms.marginals.target_tables import counts_of
 from statpress.mechanisms.parallel import in_threads, threads, using_threads
 from statpress.tasks.private_zone.workers import limited_threads, usable_processors
-from statpress.tasks.release.foreseen import check_memory, forecast_facts, forecasts, foreseen, peak
+from statpress.tasks.release.foreseen import check_memory, forecasts, foreseen, peak
 from statpress.tasks.source.aggregates import source_of
 from statpress.tasks.source.engine import LEAST_SHARE, RUN, Limits, connect, engine_share
 from statpress.tasks.source.scanning import spill

@@ -11,7 +11,7 @@ import pytest
 from requirements import needed
 
 from statpress.configs.loading import Release, load
-from statpress.flows.plan_facts import plan_facts
+from statpress.flows.cli.plan_command import plan_facts
 from statpress.mechanisms.errors import ConfigError, MostlyIndependentError, MostlyNoiseError
 from statpress.mechanisms.planning.plan import (
     ADVICE,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from households import CONFIG, loaded
 
-from statpress.flows.plan_facts import plan_facts
+from statpress.flows.cli.plan_command import plan_facts
 from statpress.mechanisms.domain.columns import Column, Integer
 from statpress.mechanisms.marginals.marginals import all_pairs
 from statpress.mechanisms.marginals.workload import workload_parts, workload_words

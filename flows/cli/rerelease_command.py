@@ -1,43 +1,48 @@
-"""A bundle released anew, in three ways: reprinted, renewed, revised.
+"""The command ``rerelease``: a bundle released anew, in three ways: reprinted, renewed, revised.
 
 A reprint is free post-processing. The other two are runs of the release flow, which charge;
-what they would change and cost is proposed first, without data.
+what they would change and cost is shown first, without data.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from statpress.configs.loading import PlannedOrder, Release, load_order
-from statpress.configs.order import Override
+from cyclopts import Group, Parameter
+from cyclopts.validators import LimitedChoice
+
+from statpress.configs.order import Override, from_options
+from statpress.flows.cli.options import (
+    Dask,
+    HomeFolder,
+    Json,
+    NoOrchestrator,
+    Overrides,
+    Result,
+    Sign,
+    Timings,
+    WorkerCount,
+    Yes,
+    home_of,
+    overrides_of,
+    private_key,
+)
+from statpress.flows.cli.plan_command import plan_facts
+from statpress.flows.cli.release_commands import Again, confirm, outcome_result
 from statpress.flows.facts import remaining_text
-from statpress.flows.plan_facts import plan_facts
-from statpress.flows.terminal import table
-from statpress.mechanisms.domain.domain import Size
-from statpress.mechanisms.errors import PolicyMismatchError
+from statpress.flows.terminal import Progress, show, table
 from statpress.mechanisms.mechanism import figure, label
-from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import KINDS
 from statpress.tasks.ledger.entries import Loss, canonical
-from statpress.tasks.ledger.home_ledger import account_terms, charges_so_far, remaining_budget
-from statpress.tasks.ledger.rules import check_terms
-from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import Listener
+from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release import reprint as reprinting
-from statpress.tasks.release.foreseen import check_verdicts, plan_for_account, warnings
-from statpress.tasks.release.ledger_check import terms_of
-from statpress.tasks.release.succession import (
-    check_followed,
-    check_source,
-    difference,
-    predecessor,
-    renewal,
-    revision,
-    stated_units,
-)
+from statpress.tasks.release.foreseen import warnings
+from statpress.tasks.release.succession import Proposal, propose
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -50,116 +55,87 @@ _COSTS = {
     "rho": "rho under zCDP",
     "rho_delta": "delta under zCDP",
 }
+_HOW = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """A release that may follow a bundle; nothing was charged for it.
-
-    Attributes:
-        bundle: The bundle's folder.
-        manifest: Of it.
-        planned: The config with what differs from it, read and planned.
-        remaining: What the ledger grants; None without an account.
-        difference: What changes against the bundle.
-        renewed: Whether it has the bundle's own config.
-        stopping: What the ledger would refuse it for, besides its budget.
-    """
-
-    bundle: Path
-    manifest: Mapping[str, Any]
-    planned: PlannedOrder
-    remaining: Loss | None
-    difference: Mapping[str, Any]
-    renewed: bool = False
-    stopping: PolicyMismatchError | None = None
-
-    @property
-    def release(self) -> Release:
-        """Its config."""
-        return self.planned.release
-
-    @property
-    def plan(self) -> Plan:
-        """Its plan."""
-        return self.planned.plan
-
-    def facts(self) -> dict[str, Any]:
-        """The plan, and what it changes."""
-        planned = plan_facts(self.release, self.plan, self.remaining)
-        return planned | {"difference": self.difference}
-
-    @property
-    def words(self) -> str:
-        """What it costs, and of what."""
-        plan = self.plan
-        return (
-            f"This charges epsilon {canonical(plan.epsilon)}, delta {canonical(plan.delta)} of "
-            f"the remaining {remaining_text(self.remaining)}."
-        )
-
-    def check(self, home: Home) -> None:
-        """Raise unless the ledger published the bundle and has the dataset's account.
-
-        And unless the config accepts what stops a run otherwise, and a renewal finds its data.
-        """
-        charges = charges_so_far(home, self.release.config.dataset)
-        check_verdicts(self.release, self.plan, charges)
-        if self.renewed:
-            check_source(self.release, self.bundle)
-        check_followed(home, self.bundle, self.manifest, self.release.config.dataset)
-
-
-def propose(
+def rerelease(
     bundle: Path,
-    revised: Path | None,
-    overrides: Sequence[Override],
-    folder: Path | None,
-    home: Home,
-) -> Proposal:
-    """What a renewal, or a revision by a changed config, would be.
+    *,
+    reprint: Annotated[bool, Parameter(group=_HOW)] = False,
+    renew: Annotated[bool, Parameter(group=_HOW)] = False,
+    revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
+    set_: Overrides = None,
+    name: str | None = None,
+    folder: Path | None = None,
+    plan_only: bool = False,
+    again: Again = False,
+    yes: Yes = False,
+    home: HomeFolder = None,
+    no_orchestrator: NoOrchestrator = False,
+    sign: Sign = None,
+    workers: WorkerCount = None,
+    dask: Dask = None,
+    timings: Timings = False,
+    json: Json = False,
+) -> Result:
+    """Release a published bundle anew: derived again, on new data, or with a changed config.
 
     Args:
         bundle: The bundle's folder.
-        revised: The changed config; None for a renewal.
-        overrides: What differs from the config, the later over the earlier.
-        folder: Where the paths of a renewed config are taken from; by default where its own
-            config lay, if the data is there, else the current folder.
-        home: Where the ledger lies.
-
-    Raises:
-        StatpressError: The bundle may not be followed, or the config is not in order.
+        reprint: Derive its products again from what was drawn; free, without data or ledger.
+        renew: The same config on the data of today; charged as a run of its own.
+        revise: A changed config, whose changes are shown first; charged as a run of its own.
+        name: Of the new bundle; the same as --set publish.name.
+        folder: Where the config's paths are taken from under --renew; by default the folder of
+            the bundle's own config if the data is there, else the current one.
+        plan_only: Show what it would change and cost, and stop.
+        again: Charge it once more, if it is of a period, was charged and published nothing.
     """
-    manifest = predecessor(bundle)
-    if revised is None:
-        order = renewal(bundle, manifest, overrides, folder)
-    else:
-        order = revision(bundle, manifest, revised, overrides)
-    release = load_order(order)
-    if release.config.privacy.is_from_source:  # about what it was; the run counts it
-        release = release.sized(stated_units(bundle), Size.ROUGH)
-    plan = plan_for_account(home, release, release.plan())
-    planned = PlannedOrder(order, release, plan)
-    account, stopping = account_terms(home, planned.release.config.dataset), None
-    if account is not None:
-        try:
-            check_terms(account, terms_of(plan.privacy))
-        except PolicyMismatchError as error:
-            stopping = error
-    return Proposal(
-        bundle=bundle,
-        manifest=manifest,
-        planned=planned,
-        remaining=remaining_budget(
-            home, planned.release.config.dataset, planned.release.period_text
-        ),
-        difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
-        renewed=revised is None,
-        stopping=stopping,
+    started = time.perf_counter()
+    parallel = Parallel.of(os.environ, workers, dask)
+    options = [*(set_ or ()), *([] if name is None else [f"publish.name={name}"])]
+    signer = private_key(sign) if sign else None
+    if reprint:
+        with Progress(shown=not json) as progress:
+            facts = _reprint(bundle, from_options(options), progress, signer)
+        return Result(json=json, facts=lambda: facts, report=lambda: _reprint_report(facts))
+    place = home_of(home)
+    proposal = propose(bundle, revise, overrides_of(options), folder, place)
+    planned = time.perf_counter() - started
+    if plan_only:
+        return Result(
+            json=json,
+            facts=lambda: {"plan": proposal_facts(proposal)},
+            report=lambda: proposal_report(proposal),
+        )
+    for part in () if json else proposal_report(proposal):
+        show(part)  # before the question
+    proposal.check(place)
+    if not yes:
+        confirm(_cost_in_words(proposal), "Charge this?")
+    from statpress.flows.runner import open_context, run_release
+
+    with (
+        Progress(shown=not json) as progress,
+        open_context(
+            place,
+            orchestrated=not no_orchestrator,
+            listener=progress,
+            parallel=parallel,
+        ) as context,
+    ):
+        outcome = run_release(context, proposal.planned, again=again, signer=signer)
+    return outcome_result(
+        json,
+        outcome,
+        context,
+        started,
+        planned if timings else None,
+        {"plan": proposal_facts(proposal)},
     )
 
 
-def reprint(
+def _reprint(
     bundle: Path,
     overrides: Sequence[Override],
     listener: Listener,
@@ -188,7 +164,13 @@ def reprint(
     }
 
 
-def reprint_report(facts: Mapping[str, Any]) -> str:
+def proposal_facts(proposal: Proposal) -> dict[str, Any]:
+    """The plan, and what it changes."""
+    planned = plan_facts(proposal.release, proposal.plan, proposal.remaining)
+    return planned | {"difference": proposal.difference}
+
+
+def _reprint_report(facts: Mapping[str, Any]) -> str:
     """What a reprint is, in a few lines."""
     lines = [
         f"Reprinted {facts['bundle']}",
@@ -199,6 +181,15 @@ def reprint_report(facts: Mapping[str, Any]) -> str:
     if not facts["publishable"]:
         lines.append("  NOT PUBLISHABLE: drawn from a known seed")
     return "\n".join(lines)
+
+
+def _cost_in_words(proposal: Proposal) -> str:
+    """What a proposal costs, and of what."""
+    plan = proposal.plan
+    return (
+        f"This charges epsilon {canonical(plan.epsilon)}, delta {canonical(plan.delta)} of "
+        f"the remaining {remaining_text(proposal.remaining)}."
+    )
 
 
 def proposal_report(proposal: Proposal) -> Iterator[Any]:

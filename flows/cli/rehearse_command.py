@@ -1,0 +1,240 @@
+"""The command ``rehearse``: a whole release on made-up data, without source, ledger or charge.
+
+Its steps are those of a release. Neither the config's own source nor a ledger, a key or a target is
+opened. The noise is that of production.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from statpress.configs.loading import PlannedOrder, Release
+from statpress.flows.cli.options import Json, Overrides, Result, order_of
+from statpress.flows.runner import open_context, run_inside
+from statpress.flows.terminal import Progress
+from statpress.mechanisms.domain.contingency_table import Counted
+from statpress.mechanisms.errors import OutputNotWritableError
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.ledger.entries import canonical
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import keeping_log, new_run_id
+from statpress.tasks.private_zone.run_context import Listener, RunContext, step
+from statpress.tasks.private_zone.workers import Parallel, limited_threads
+from statpress.tasks.products.product_kind import private_input
+from statpress.tasks.release import build as bundle
+from statpress.tasks.release import quality_gates as quality
+from statpress.tasks.release.build import Released
+from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
+from statpress.tasks.release.foreseen import check_memory, check_verdicts
+from statpress.tasks.release.made_up import make_up
+from statpress.tasks.release.runs import REHEARSAL, Run, open_rehearsal, publish_folder, writing
+from statpress.tasks.release.steps import check_products, postprocess
+from statpress.tasks.release.steps import rehearse as rehearse_bundle
+from statpress.tasks.source.engine import Source
+from statpress.tasks.source.scanning import counted_of, kept_profile, scan_of
+
+FOLDER = "rehearsals"
+"""Beside the config, where rehearsals lie unless another folder is named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsed:
+    """What a rehearsal leaves behind; public.
+
+    Attributes:
+        run_id: Its id, which no ledger knows.
+        dataset: The account that a run would charge.
+        bundle: Where it lies.
+        epsilon: What a run would be charged, as decimal text.
+        delta: What a run would be charged.
+    """
+
+    run_id: str
+    dataset: str
+    bundle: Path
+    epsilon: str
+    delta: str
+
+
+def rehearse(
+    config: Path,
+    *,
+    directory: Path | None = None,
+    set_: Overrides = None,
+    json: Json = False,
+) -> Result:
+    """Press a release of made-up data, to see what it will look like; charges nothing.
+
+    Neither the source nor a ledger is opened. What it makes is NOT PUBLISHABLE, and says so.
+
+    Args:
+        config: The release config.
+        directory: Folder for rehearsals; by default 'rehearsals' beside the config.
+    """
+    order = PlannedOrder.of(order_of(config, set_))
+    with Progress(shown=not json) as progress:
+        done = run_rehearsal(order, directory, progress)
+    return Result(
+        json=json,
+        facts=lambda: _facts(done),
+        report=lambda: _report(done),
+    )
+
+
+def _facts(done: Rehearsed) -> dict[str, Any]:
+    """What a rehearsal made."""
+    return {
+        "run_id": done.run_id,
+        "dataset": done.dataset,
+        "status": "rehearsed",
+        "bundle": str(done.bundle),
+        "publishable": False,
+        "charged": False,
+        "would_charge": {"epsilon": done.epsilon, "delta": done.delta},
+    }
+
+
+def _report(done: Rehearsed) -> str:
+    """What a rehearsal made, in a few lines."""
+    return (
+        f"Rehearsed {done.bundle}\n"
+        "  NOT PUBLISHABLE: its data are made up; no source was opened and nothing was charged\n"
+        f"  a run would be charged epsilon {done.epsilon}, delta {done.delta}\n"
+        f"  look at   {done.bundle / 'report.html'}"
+    )
+
+
+def run_rehearsal(order: PlannedOrder, directory: Path | None, listener: Listener) -> Rehearsed:
+    """Rehearse a release, always without Prefect.
+
+    Args:
+        order: The config, planned.
+        directory: For the rehearsal; by default ``rehearsals`` beside the config.
+        listener: Who is told of the progress.
+
+    Raises:
+        StatpressError: One of its kinds, as a run would raise it.
+    """
+    folder = order.release.located(FOLDER) if directory is None else directory.absolute()
+    with TemporaryDirectory(prefix="statpress-rehearsal-") as root:
+        home, run_id = Home(Path(root)), f"{REHEARSAL}{new_run_id()}"
+        with (
+            keeping_log(home.root / "curator"),
+            open_context(
+                home, run_id=run_id, orchestrated=False, listener=listener, parallel=Parallel()
+            ) as context,
+        ):
+            return run_inside(context, lambda: _rehearse(context, order, folder))
+
+
+def _rehearse(context: RunContext, order: PlannedOrder, folder: Path) -> Rehearsed:
+    release, plan = _marked(order.release), order.plan
+    for text in _check_plan(release, plan):
+        context.notify(text)
+    with (
+        limited_threads(release.config.resources.threads),
+        open_rehearsal(context, release, plan, folder, context.listener.advance) as run,
+    ):
+        rehearse_bundle(run, release, plan)
+        source = _make_up_source(run, release)
+        counted = _count_made_up(run, release, plan, source)
+        drawn = _draw_made_up(run, plan, counted)
+        products = postprocess(run, plan, drawn)
+        _write_rehearsal(run, release, plan, products)
+        check_products(run, release, plan, products)
+        return _seal_rehearsal(run, release, plan)
+
+
+def _marked(release: Release) -> Release:
+    """The release under a title that says what it is in every page and catalogue, without a DOI."""
+    config = release.config
+    about = config.about.model_copy(update={"identifier": None})
+    title = f"REHEARSAL, NOT PUBLISHABLE: {config.title}"
+    return replace(release, config=config.model_copy(update={"title": title, "about": about}))
+
+
+@step("check plan")
+def _check_plan(release: Release, plan: Plan) -> list[str]:
+    """Refuse what a run would refuse of a plan; returns what else a person should know."""
+    check_memory(release, plan)
+    return check_verdicts(release, plan)
+
+
+@step("make up source")
+def _make_up_source(run: Run, release: Release) -> Source:
+    """Write a source as the config describes it, into a folder that is removed afterwards."""
+    with _making(run.work):
+        return make_up(release, run.work)
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[None]:
+    reason = ""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason:
+        raise OutputNotWritableError(
+            f"The made-up source cannot be written ({reason}).",
+            where=str(folder),
+            next_step="Make room there, or name another folder with the variable TMPDIR.",
+        )
+
+
+@step("count once")
+def _count_made_up(run: Run, release: Release, plan: Plan, source: Source) -> Counted:
+    """Profile and count it as a source is, and judge both by the gates of a run."""
+    key, scan = key_of_choice(), scan_of(source, release, plan, run.work)
+    if plan.gate is None:
+        quality.check_source(run.inspector, release, scan.profile, lambda refused: ())
+    else:
+        quality.check_size(run.inspector, release, scan.profile)
+        kept = kept_profile(source, release, scan, folder=run.work, key=key)
+        noise = generator_of_made_up()
+        quality.check_noisily(run.inspector, release, kept, plan.gate.mechanism, noise)
+    counted = counted_of(source, release, plan, scan, folder=run.work, key=key)
+    for table in counted.joint:
+        quality.check_table(run.inspector, release, table)
+    if counted.coded is not None:
+        quality.check_coded(run.inspector, release, counted.coded)
+    return counted
+
+
+@step("draw records")
+def _draw_made_up(run: Run, plan: Plan, counted: Counted) -> dict[str, Any]:
+    """Run the mechanisms, each with a generator of its own."""
+    return {
+        product.name: product.mechanism.release(
+            private_input(product, counted), generator_of_made_up(), run.advance
+        )
+        for product in plan.products
+    }
+
+
+@step("write bundle")
+def _write_rehearsal(run: Run, release: Release, plan: Plan, products: Released) -> None:
+    """Write all that a bundle has, without a charge."""
+    with writing(run, charged=False):
+        bundle.write_bundle(run, release, plan, None, {}, products)
+
+
+@step("seal rehearsal")
+def _seal_rehearsal(run: Run, release: Release, plan: Plan) -> Rehearsed:
+    """Seal it as what it is, unsigned, and move it into place."""
+    with writing(run, charged=False):
+        bundle.seal_bundle(run, release, None)
+        place = publish_folder(run.building, run.target, run.run_id)
+    return Rehearsed(
+        run_id=run.run_id,
+        dataset=release.config.dataset,
+        bundle=place,
+        epsilon=canonical(plan.epsilon),
+        delta=canonical(plan.delta),
+    )
