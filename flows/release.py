@@ -33,9 +33,6 @@ from statpress.tasks.release.curator_report import report_to_curator
 from statpress.tasks.release.review import (
     check_approval,
     check_decided,
-    copy_bundle,
-    find_moved,
-    move_into_place,
     note_publication,
     open_publication,
 )
@@ -257,10 +254,10 @@ def publish(context: RunContext, run_id: str) -> Outcome:
     place = approved.published
     if place is None:
         with open_publication(home, approved) as building:
-            place = find_moved(approved)
+            place = approved.find_moved()
             if place is None:
-                copy_bundle(approved, building)
-                place = move_into_place(approved, building)
+                approved.copy_bundle(building)
+                place = approved.move_into_place(building)
     outcome = note_publication(home, approved, place)
     told_to_end = refresh_page(context, outcome.bundle)
     show_release(context, outcome)

@@ -24,7 +24,7 @@ from statpress.tasks.private_zone.guards import (
     new_run_id,
     silence_core_dumps,
 )
-from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent, steps_of
+from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent
 from statpress.tasks.private_zone.workers import Parallel
 from statpress.tasks.release.quality_gates import Inspector
 from statpress.tasks.release.series_periods import Due, find_due
@@ -185,7 +185,7 @@ def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[
 
 def run_inside(context: RunContext, body: Callable[[], T]) -> T:
     """Run the body of a flow in this process; a Prefect flow, if any, is under way."""
-    with steps_of(context):
+    with context.steps():
         return guarded(body, context.log)()
 
 

@@ -9,7 +9,6 @@ Multiple-Imputation Reference Manual, "mi import flong" and "mi estimate"; IBM S
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from typing import Any
 from statpress.tasks.pages.rendering import escaped, markdown
 
 USAGE = "## How to use this release"
-_DOI = r"https://doi\.org/(10\.[0-9]{4,9}(?:\.[0-9]+)?/[A-Za-z0-9:/_;.()\[\]\\-]+)"  # as CFF takes
 
 
 @dataclass(frozen=True)
@@ -181,38 +179,6 @@ def citation(package: Mapping[str, Any]) -> str:
 
 
 CITATION_NAME = "CITATION.cff"
-
-
-def citation_file(package: Mapping[str, Any]) -> str:
-    """How to cite the release, for programs; every line is JSON, and so YAML.
-
-    Source: Druskat and others 2021, Citation File Format 1.2.0, doi:10.5281/zenodo.5171937. It asks
-    for an author, who is the publisher.
-    """
-    publisher = contributor(package, "publisher") or {"title": "Publisher not named"}
-    author = {"name": publisher["title"], "website": publisher.get("path")}
-    identifier = str(package.get("id", ""))
-    doi = re.fullmatch(_DOI, identifier)
-    licence: Mapping[str, str] = next(iter(package.get("licenses", ())), {})
-    facts = {
-        "cff-version": "1.2.0",
-        "message": "If you use these data, please cite them as below.",
-        "type": "dataset",
-        "title": package["title"],
-        "abstract": package.get("description"),
-        "authors": [{key: text for key, text in author.items() if text}],
-        "date-released": package.get("created", "")[:10],
-        "doi": doi and doi[1],
-        "identifiers": [] if doi else [{"type": "other", "value": identifier}],
-        "url": package.get("homepage"),
-        "license": licence.get("name"),
-        "license-url": None if licence.get("name") else licence.get("path"),
-        "keywords": list(dict.fromkeys(package.get("keywords", ()))),
-    }
-    lines = (
-        f"{key}: {json.dumps(said, ensure_ascii=False)}" for key, said in facts.items() if said
-    )
-    return "\n".join([*lines, ""])
 
 
 def contributor(package: Mapping[str, Any], role: str) -> Mapping[str, Any] | None:

@@ -109,6 +109,15 @@ class RunContext:
             if self.orchestrated:
                 _log_to_orchestrator(text)
 
+    @contextmanager
+    def steps(self) -> Iterator[None]:
+        """Execute the steps called inside as steps of a run."""
+        token = _CONTEXT.set(self)
+        try:
+            yield
+        finally:
+            _CONTEXT.reset(token)
+
 
 def _log_to_orchestrator(text: str) -> None:
     """Write to the log of the flow run, if one is under way."""
@@ -124,16 +133,6 @@ T = TypeVar("T")
 
 _CONTEXT: ContextVar[RunContext | None] = ContextVar("statpress_run", default=None)
 """The run whose steps are called; a step's own parameters are those of its function."""
-
-
-@contextmanager
-def steps_of(context: RunContext) -> Iterator[None]:
-    """Execute the steps called inside as steps of a run."""
-    token = _CONTEXT.set(context)
-    try:
-        yield
-    finally:
-        _CONTEXT.reset(token)
 
 
 def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -209,7 +209,10 @@ Planned = PlannedProduct[TableMechanism]
 def counts_errors(
     product: Planned, derived: DerivedCounts, private: ContingencyTable
 ) -> TrueErrors:
-    """Of every column, of pairs of columns and of the cells; see ``ProductKind.true_errors``."""
+    """Of every column, of pairs of columns, of the cells and of bands.
+
+    See ``ProductKind.true_errors``.
+    """
     estimated = _estimated(product, derived)
     published = _published(product, derived, estimated)
     found = [
@@ -238,34 +241,29 @@ def counts_errors(
     )
     if product.mechanism.unbiased and cells is not None:
         rows.append(covered("all cells whose 95 % interval holds the count", cells))
+    rows += _bands(product, derived.bands, private)
     section = Section(
         f"product-{product.name}", product.name, _blocks(product, derived, private, found)
     )
     return TrueErrors(rows, section)
 
 
-def with_bands(
-    errors: TrueErrors,
-    bands: Mapping[str, Mapping[str, Any]],
-    private: ContingencyTable,
-    product: Planned,
-) -> TrueErrors:
-    """The errors with whether the limits of every band hold the counts of all cells at once."""
-    rows, domain = list(errors.compared), private.domain
+def _bands(
+    product: Planned, bands: Mapping[str, Mapping[str, Any]], private: ContingencyTable
+) -> Iterator[Compared]:
+    """Whether the limits of every band hold the counts of all cells at once."""
+    domain = private.domain
     for band, limits in bands.items():
         true = _at(private, domain.possible_cells())
         if band == "cumulative":
             true = np.cumsum(true)
         wrong = int(np.sum((true < limits["count_lower"]) | (true > limits["count_upper"])))
-        rows.append(
-            Compared(
-                f"limits of {stem_of(product.name, band)} that do not hold the count",
-                f"none, with {share(product.further.confidence)}",
-                f"{wrong:,} of {len(true):,}",
-                "the band does not hold" if wrong else "the band holds",
-            )
+        yield Compared(
+            f"limits of {stem_of(product.name, band)} that do not hold the count",
+            f"none, with {share(product.further.confidence)}",
+            f"{wrong:,} of {len(true):,}",
+            "the band does not hold" if wrong else "the band holds",
         )
-    return TrueErrors(rows, errors.section)
 
 
 def _estimated(product: Planned, derived: DerivedCounts) -> EstimatedTable:

@@ -29,6 +29,7 @@ from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
 from statpress.mechanisms.tables.bands import BandKnobs, bands_of
@@ -87,6 +88,7 @@ from statpress.tasks.products.publication import (
     DataTable,
     Publication,
     column_field,
+    described,
     not_in_it,
     unlisted_in_words,
 )
@@ -95,14 +97,10 @@ from statpress.tasks.products.published_counts import (
     EstimatedTable,
     Floats,
     PublishedProduct,
-    cell_figures,
-    figure_fields,
+    figures_of,
     n_listed,
     n_records_of,
-    published_product,
     raw_digest,
-    read_raw,
-    read_table,
     unlisted,
 )
 from statpress.tasks.products.true_errors import TrueErrors
@@ -173,11 +171,11 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         Raises:
             ValueError: The file does not hold it.
         """
-        return read_raw(path, product)
+        return product.raw_columns(path)
 
     def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
         mechanism, listed = product.mechanism, n_listed(raw)
-        figures = cell_figures(mechanism, raw, n_records=n_records)
+        figures = _cell_figures(mechanism, raw, n_records=n_records)
         bands: Mapping[str, Mapping[str, NDArray[Any]]] = {}
         asked: BandKnobs | None = product.further
         if asked is not None and asked.bands:
@@ -231,9 +229,10 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     ) -> DataTable:
         domain = product.domain
         columns = [column_field(column) for column in domain.columns]
+        known = figures_of(product.mechanism)
         table = DataTable(
             stem=stem,
-            fields=columns + figure_fields(product.mechanism, names),
+            fields=columns + described({each: known[each] for each in names}),
             title="estimated counts with standard errors",
             description=not_in_it(domain),
             most_rows=min(product.mechanism.rows(n_cells=domain.n_possible), domain.n_listed),
@@ -277,7 +276,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     def published(
         self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
     ) -> PublishedProduct | None:
-        return published_product(self, folder, name, stated, resources)
+        return PublishedProduct.read(self, folder, name, stated, resources)
 
     def typical_error(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
         """How far off an estimate is, in a sentence or two."""
@@ -300,16 +299,40 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
     ) -> TrueErrors:
         """Of columns, pairs and cells, and whether the bands hold."""
-        from statpress.tasks.products.count_errors import counts_errors, with_bands
+        from statpress.tasks.products.count_errors import counts_errors
 
-        errors = counts_errors(product, derived, private)
-        return with_bands(errors, derived.bands, private, product)
+        return counts_errors(product, derived, private)
 
     def notes(self, product: PlannedProduct[TableMechanism]) -> dict[str, str]:
         """What no file holds, and what bands are, by topic."""
         words = unlisted_in_words(product.domain)
         notes = {"not in any file": f"**Not in any file.** {words} {_READ_UNLISTED}"}
         return (notes if words else {}) | band_note(product.further)
+
+
+def _cell_figures(
+    mechanism: TableMechanism, drawn: RawTable, *, n_records: int
+) -> dict[str, NDArray[Any]]:
+    """All columns of a table, post-processed from what was drawn alone.
+
+    Returns:
+        By name array[K], of every cell that was drawn or has noise, the absent one included.
+    """
+    table = mechanism.postprocess(drawn, n_records=n_records)
+    projected = table.projected
+    if projected is None:
+        projected = project_to_simplex(
+            table.estimates,
+            float(n_records),
+            n_cells=drawn.domain.n_possible,
+            absent=table.undrawn_estimate,
+        ).values
+    return {
+        **drawn.figures(),
+        "estimate": table.estimates,
+        "standard_error": table.standard_errors,
+        "projected": projected,
+    }
 
 
 def _copies(mechanism: TableMechanism) -> int:
@@ -358,7 +381,7 @@ def table_of(
     if path is None:
         return None
     own = next(each for each in resources if each["path"] == f"data/{path.name}")
-    return read_table(path, stated, own)
+    return EstimatedTable.read(path, stated, own)
 
 
 def microdata_parts(anchor: str, table: EstimatedTable) -> tuple[list[Section], Fact | None]:
@@ -463,9 +486,9 @@ def _pairs(anchor: str, table: EstimatedTable, known: Mapping[str, Distribution]
 def _rows(table: EstimatedTable, chosen: Any) -> list[list[str]]:
     """The names of the cells at some places, by column."""
     sides = []
-    for column, described in zip(table.domain.columns, table.fields, strict=True):
+    for column, stated in zip(table.domain.columns, table.fields, strict=True):
         codes = table.domain.codes(table.cells[chosen], column.name)
-        names = cell_names(column, described)
+        names = cell_names(column, stated)
         sides.append([names[code] for code in codes])
     return [list(row) for row in zip(*sides, strict=True)]
 
@@ -539,7 +562,7 @@ class Microdata(CountsProduct):
 
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
         if product.mechanism.drawn_records is None:
-            return read_raw(path, product)
+            return product.raw_columns(path)
         cells, counts = read_records(path, product.domain)
         return cells, {"raw": counts}
 

@@ -31,7 +31,13 @@ from statpress.mechanisms.domain.columns import (
 )
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.file_formats import LISTED, format_named, profile_file, read_batches
+from statpress.tasks.bundle.file_formats import (
+    LISTED,
+    arrow_type,
+    format_named,
+    read_batches,
+    schema_of,
+)
 from statpress.tasks.bundle.rows import Progress, Rows, code_rows, write_rows
 from statpress.tasks.bundle.stat_tables import MOST_VALUES
 
@@ -387,18 +393,6 @@ def range_field(column: Column, sloped: bool = False) -> Field:
     return field | ({"within": "slope"} if sloped else {})
 
 
-def plain_field(field: Mapping[str, Any], column: Column) -> Field:
-    """A described column with its values as they are, and not as the format of a file has them."""
-    values: Field = {k: v for k, v in column_field(column).items() if k in field}
-    labelled = field.get("categories")
-    if labelled is not None:
-        own = column.decode(np.arange(len(labelled))).tolist()
-        values["categories"] = [
-            dict(each) | {"value": value} for each, value in zip(labelled, own, strict=True)
-        ]
-    return {**field, **values}
-
-
 def describe_column(column: Column) -> dict[str, Any]:
     """A column's full public declaration, as JSON values."""
     declared = {f.name: getattr(column, f.name) for f in fields(column)}
@@ -491,3 +485,77 @@ def size_stated(stated: Mapping[str, Any]) -> int:
     """The number of records that a statement is of: the public one, or that of its noisy counts."""
     number: int = stated.get("estimated_records", stated["n_records"])
     return number
+
+
+def profile_file(
+    path: Path,
+    domain: Domain,
+    extra: tuple[str, ...] = (),
+    *,
+    spread: bool = False,
+    blank: int = 0,
+) -> dict[str, int]:
+    """Count the rows of a file and what does not fit the domain; reads it in batches.
+
+    Args:
+        path: The file.
+        domain: Its first columns.
+        extra: The names of the others.
+        spread: Whether values lie anywhere within their cells.
+        blank: How many rows at the beginning have no values of the domain.
+
+    Returns:
+        ``rows``; ``schema``, 1 if names or types differ from the declared ones;
+        and per column the number of values outside the domain.
+    """
+    import pyarrow.compute as pc
+
+    schema = schema_of(domain, spread=spread)
+    figures = {"rows": 0, "schema": 0} | {f"outside {c.name}": 0 for c in domain.columns}
+    allowed = {
+        c.name: _between(c, c.ends) if spread and c.ends else _allowed(c) for c in domain.columns
+    }
+    for batch in read_batches(path, schema):
+        figures["rows"] += batch.num_rows
+        names = [*schema.names, *extra]
+        if batch.schema.names != names or any(
+            not batch.schema.field(f.name).type.equals(f.type) for f in schema
+        ):
+            figures["schema"] = 1
+            continue
+        empty, batch = batch.slice(0, blank), batch.slice(blank)
+        blank -= empty.num_rows
+        for column in domain.columns:
+            inside = allowed[column.name](batch.column(column.name))
+            wrong = batch.num_rows - (pc.sum(inside).as_py() or 0)
+            filled = empty.num_rows - empty.column(column.name).null_count
+            figures[f"outside {column.name}"] += wrong + filled
+    return figures
+
+
+def _allowed(column: Column) -> Callable[[Any], Any]:
+    """A function of an Arrow array: which of its values the domain declares."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    n_declared = column.size - column.missing
+    if n_declared <= LISTED or isinstance(column, Categorical):  # which may be in any order
+        listed = pa.array(column.decode(np.arange(n_declared)), arrow_type(column))
+
+        def inside(values: Any) -> Any:
+            found = pc.is_in(values, value_set=listed)
+            return pc.or_(found, pc.is_null(values)) if column.missing else found
+
+        return inside
+    return _between(column, column.decode(np.array([0, n_declared - 1])).tolist())
+
+
+def _between(column: Column, ends: Sequence[Any]) -> Callable[[Any], Any]:
+    """A function of an Arrow array: which of its values lie between two, or may be missing."""
+    import pyarrow.compute as pc
+
+    def between(values: Any) -> Any:
+        found = pc.and_(pc.greater_equal(values, ends[0]), pc.less_equal(values, ends[1]))
+        return pc.fill_null(found, column.missing)
+
+    return between

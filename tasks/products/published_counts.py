@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import (
     Codes,
+    Column,
 )
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.bands import BandKnobs
@@ -35,9 +35,8 @@ from statpress.tasks.bundle.rows import read_counts, read_figures
 from statpress.tasks.products.distributions import Distribution
 from statpress.tasks.products.publication import (
     Field,
+    column_field,
     column_from,
-    described,
-    plain_field,
     size_stated,
     whole,
     zero_from,
@@ -83,12 +82,6 @@ def figures_of(mechanism: TableMechanism) -> dict[str, tuple[str, str]]:
     return FIGURES if mechanism.unbiased else FIGURES | BIASED
 
 
-def figure_fields(mechanism: TableMechanism, names: tuple[str, ...]) -> list[Field]:
-    """Some of these columns, as a table schema describes them."""
-    known = figures_of(mechanism)
-    return described({name: known[name] for name in names})
-
-
 def raw_digest(drawn: RawTable) -> str:
     """SHA-256 of what a mechanism gave: cells, then raw columns, as little-endian int64.
 
@@ -118,31 +111,6 @@ def unlisted(drawn: RawTable) -> dict[str, Any]:
     return {
         "structural_zeros": zeros_by_codes(domain),
         "absent": absent if domain.absent else None,
-    }
-
-
-def cell_figures(
-    mechanism: TableMechanism, drawn: RawTable, *, n_records: int
-) -> dict[str, NDArray[Any]]:
-    """All columns of a table, post-processed from what was drawn alone.
-
-    Returns:
-        By name array[K], of every cell that was drawn or has noise, the absent one included.
-    """
-    table = mechanism.postprocess(drawn, n_records=n_records)
-    projected = table.projected
-    if projected is None:
-        projected = project_to_simplex(
-            table.estimates,
-            float(n_records),
-            n_cells=drawn.domain.n_possible,
-            absent=table.undrawn_estimate,
-        ).values
-    return {
-        **drawn.figures(),
-        "estimate": table.estimates,
-        "standard_error": table.standard_errors,
-        "projected": projected,
     }
 
 
@@ -201,6 +169,56 @@ class PublishedProduct:
     n_records: int
     further: Any = None
 
+    @classmethod
+    def read(
+        cls,
+        kind: CountsProduct,
+        folder: Path,
+        name: str,
+        stated: Mapping[str, Any],
+        resources: Mapping[str, Any],
+    ) -> Self | None:
+        """A product of counts, see ``ProductKind.published``; None where no file has its counts."""
+        found = next((r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}"))), None)
+        if found is None or Path(name).name != name:
+            raise ValueError(f"there is no file of the product '{name}'")
+        suffix = found["format"]
+        if suffix not in formats.FORMATS:
+            raise ValueError(f"the file of the product '{name}' has an unknown format")
+        columns = found["schema"]["fields"][: len(stated["columns"])]
+        if [field["name"] for field in columns] != stated["columns"]:
+            raise ValueError(f"the columns of the product '{name}' are described in two ways")
+        zeros = tuple(zero_from(sets) for sets in stated.get("structural_zeros", ()))
+        absent = stated.get("absent")
+        if (absent is None) != (stated["unit_records"] == 1):
+            raise ValueError(f"it is unclear whether the product '{name}' has absent records")
+        declared = tuple(column_from(field["declared"]) for field in columns)
+        domain = Domain(declared, zeros, absent is not None)
+        if str(domain.n_possible) != stated["n_cells"]:
+            raise ValueError(f"the domain of the product '{name}' is not wholly described")
+        mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
+        stem = kind.stem_of_raw(name, mechanism)
+        path = folder / f"data/{stem}.{suffix}"
+        if not path.is_file():
+            raise ValueError(f"there is no file data/{stem}.{suffix}")
+        names = {field["name"] for field in resources[f"data/{stem}.{suffix}"]["schema"]["fields"]}
+        if {*mechanism.raw} & {*kind.figures(name, mechanism)[stem]} - names:
+            return None  # a version that did not publish what was drawn
+        if absent is not None:
+            absent = {each: whole(absent[each]) for each in mechanism.raw}
+        fields = tuple(map(_plain_field, columns, declared))
+        return cls(
+            name,
+            kind,
+            domain,
+            mechanism,
+            path,
+            fields,
+            absent,
+            size_stated(stated),
+            BandKnobs.from_facts(stated),
+        )  # fmt: skip
+
     def counts(self) -> PublishedCounts:
         """The counts that were released, out of the published file.
 
@@ -225,66 +243,28 @@ class PublishedProduct:
                 raise ValueError("it lists a cell that was not drawn")
         return found
 
+    def raw_columns(self, path: Path) -> tuple[Codes, dict[str, Codes]]:
+        """The cells int64[K] of a table, and the raw columns int64[K] of its mechanism.
 
-def read_raw(path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
-    """The cells int64[K] of a table, and the raw columns int64[K] of its mechanism.
-
-    Raises:
-        ValueError: The file does not hold them.
-    """
-    raw = {}
-    for name in product.mechanism.raw:
-        cells, raw[name] = read_counts(path, product.domain, name)
-    return cells, raw
+        Raises:
+            ValueError: The file does not hold them.
+        """
+        raw = {}
+        for name in self.mechanism.raw:
+            cells, raw[name] = read_counts(path, self.domain, name)
+        return cells, raw
 
 
-def published_product(
-    kind: CountsProduct,
-    folder: Path,
-    name: str,
-    stated: Mapping[str, Any],
-    resources: Mapping[str, Any],
-) -> PublishedProduct | None:
-    """A product of counts, see ``ProductKind.published``; None where no file has its counts."""
-    found = next((r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}"))), None)
-    if found is None or Path(name).name != name:
-        raise ValueError(f"there is no file of the product '{name}'")
-    suffix = found["format"]
-    if suffix not in formats.FORMATS:
-        raise ValueError(f"the file of the product '{name}' has an unknown format")
-    columns = found["schema"]["fields"][: len(stated["columns"])]
-    if [field["name"] for field in columns] != stated["columns"]:
-        raise ValueError(f"the columns of the product '{name}' are described in two ways")
-    zeros = tuple(zero_from(sets) for sets in stated.get("structural_zeros", ()))
-    absent = stated.get("absent")
-    if (absent is None) != (stated["unit_records"] == 1):
-        raise ValueError(f"it is unclear whether the product '{name}' has absent records")
-    declared = tuple(column_from(field["declared"]) for field in columns)
-    domain = Domain(declared, zeros, absent is not None)
-    if str(domain.n_possible) != stated["n_cells"]:
-        raise ValueError(f"the domain of the product '{name}' is not wholly described")
-    mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
-    stem = kind.stem_of_raw(name, mechanism)
-    path = folder / f"data/{stem}.{suffix}"
-    if not path.is_file():
-        raise ValueError(f"there is no file data/{stem}.{suffix}")
-    names = {field["name"] for field in resources[f"data/{stem}.{suffix}"]["schema"]["fields"]}
-    if {*mechanism.raw} & {*kind.figures(name, mechanism)[stem]} - names:
-        return None  # a version that did not publish what was drawn
-    if absent is not None:
-        absent = {each: whole(absent[each]) for each in mechanism.raw}
-    fields = tuple(map(plain_field, columns, declared))
-    return PublishedProduct(
-        name,
-        kind,
-        domain,
-        mechanism,
-        path,
-        fields,
-        absent,
-        size_stated(stated),
-        BandKnobs.from_facts(stated),
-    )  # fmt: skip
+def _plain_field(field: Mapping[str, Any], column: Column) -> Field:
+    """A described column with its values as they are, and not as the format of a file has them."""
+    values: Field = {k: v for k, v in column_field(column).items() if k in field}
+    labelled = field.get("categories")
+    if labelled is not None:
+        own = column.decode(np.arange(len(labelled))).tolist()
+        values["categories"] = [
+            dict(each) | {"value": value} for each, value in zip(labelled, own, strict=True)
+        ]
+    return {**field, **values}
 
 
 def n_records_of(product: PlannedProduct[TableMechanism] | PublishedProduct) -> int:
@@ -329,6 +309,30 @@ class EstimatedTable:
     covariance: Covariance
     unbiased: bool
     size_is_public: bool = True
+
+    @classmethod
+    def read(cls, path: Path, stated: Mapping[str, Any], resource: Mapping[str, Any]) -> Self:
+        """The table of a bundle's product.
+
+        Raises:
+            ValueError: The file does not hold it.
+        """
+        fields = [each for each in resource["schema"]["fields"] if "declared" in each]
+        zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
+        columns = tuple(column_from(each["declared"]) for each in fields)
+        domain = Domain(columns, zeros, stated["absent"] is not None)
+        mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
+        n_records, n_cells = size_stated(stated), domain.n_possible
+        uniform = stated["expected_error"].get("uniform_share") or 0.0
+        cells, (estimates, errors) = read_figures(path, domain, ("estimate", "standard_error"))
+        return cls(
+            domain, fields, cells, estimates, errors,
+            unlisted=-n_records * uniform / (1 - uniform) / n_cells,
+            n_records=n_records,
+            covariance=mechanism.covariance(n_records=n_records, n_cells=n_cells),
+            unbiased=stated["unbiased"],
+            size_is_public="estimated_records" not in stated and not domain.absent,
+        )  # fmt: skip
 
     def sums(
         self, names: Sequence[str], *, reaching: bool = False
@@ -444,32 +448,6 @@ class EstimatedTable:
         cells = self.domain.possible_cells()
         groups = _groups(self.domain, cells[~self.domain.is_absent(cells)], names)
         return np.bincount(groups, minlength=length).astype(np.float64)
-
-
-def read_table(
-    path: Path, stated: Mapping[str, Any], resource: Mapping[str, Any]
-) -> EstimatedTable:
-    """The table of a bundle's product.
-
-    Raises:
-        ValueError: The file does not hold it.
-    """
-    fields = [each for each in resource["schema"]["fields"] if "declared" in each]
-    zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
-    columns = tuple(column_from(each["declared"]) for each in fields)
-    domain = Domain(columns, zeros, stated["absent"] is not None)
-    mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
-    n_records, n_cells = size_stated(stated), domain.n_possible
-    uniform = stated["expected_error"].get("uniform_share") or 0.0
-    cells, (estimates, errors) = read_figures(path, domain, ("estimate", "standard_error"))
-    return EstimatedTable(
-        domain, fields, cells, estimates, errors,
-        unlisted=-n_records * uniform / (1 - uniform) / n_cells,
-        n_records=n_records,
-        covariance=mechanism.covariance(n_records=n_records, n_cells=n_cells),
-        unbiased=stated["unbiased"],
-        size_is_public="estimated_records" not in stated and not domain.absent,
-    )  # fmt: skip
 
 
 def _groups(domain: Domain, cells: Codes, names: Sequence[str]) -> Codes:

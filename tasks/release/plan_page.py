@@ -1,8 +1,8 @@
 """The page of a plan: what a release would cost and how good it would be, before it is paid for.
 
 From public quantities only, so that a methodologist and a board may look at it together. Its prose
-is in the template ``plan.html.jinja``. The plans for other budgets are made in forks of this process
-where there are processors.
+is in the template ``plan.html.jinja``. The plans for other budgets are made in forks of this
+process where there are processors.
 """
 
 from __future__ import annotations

@@ -90,6 +90,41 @@ class Prepared:
         noted = self.charge.publication
         return Path(noted.body["bundle"]) if noted else None
 
+    @step("find bundle")
+    def find_moved(self) -> Path | None:
+        """The bundle's place, if it was moved there and whoever did it was cut off then."""
+        for place in final_places(self.target, self.run_id):
+            if os.path.lexists(place) and _has_seal(place, self.seal):
+                return place
+        return None
+
+    @step("copy bundle")
+    def copy_bundle(self, building: Path) -> None:
+        """Copy the prepared bundle, put its approval beside its seal, verify the copy."""
+        place, decision, failure = str(self.folder), self.charge.decision, ""
+        assert decision is not None
+        try:
+            shutil.copytree(self.folder, building, symlinks=True, dirs_exist_ok=True)
+            (building / APPROVAL).write_text(approval_text(decision), encoding="ascii")
+        except FileNotFoundError:
+            raise ApprovalError(
+                "The prepared bundle is not in this home.",
+                where=place,
+                next_step="Publish on the machine, and as the user, that prepared it.",
+            ) from None
+        except (OSError, shutil.Error) as error:
+            failure = getattr(error, "strerror", None) or type(error).__name__
+        if failure:
+            raise OutputNotWritableError(
+                f"The bundle cannot be copied ({failure}).", where=str(self.target.parent)
+            )
+        check_sealed(building, self.seal, place, prepared=False)
+
+    @step("move into place")
+    def move_into_place(self, building: Path) -> Path:
+        """Let the verified copy appear in one step; returns its final place."""
+        return publish_folder(building, self.target, self.run_id)
+
 
 def _charge_of(home: Home, run_id: str) -> Charge | None:
     """The charge of a run, from a replay of the ledger, which checks every signature in it."""
@@ -370,44 +405,6 @@ def open_publication(home: Home, approved: Prepared) -> Iterator[Path]:
     remove_abandoned(directory, BUILDING)
     with claims() as claim:
         yield claim(directory / f"{BUILDING}{approved.run_id}")
-
-
-@step("find bundle")
-def find_moved(approved: Prepared) -> Path | None:
-    """The bundle's place, if it was moved there and whoever did it was cut off then."""
-    for place in final_places(approved.target, approved.run_id):
-        if os.path.lexists(place) and _has_seal(place, approved.seal):
-            return place
-    return None
-
-
-@step("copy bundle")
-def copy_bundle(approved: Prepared, building: Path) -> None:
-    """Copy the prepared bundle, put its approval beside its seal, verify the copy."""
-    place, decision, failure = str(approved.folder), approved.charge.decision, ""
-    assert decision is not None
-    try:
-        shutil.copytree(approved.folder, building, symlinks=True, dirs_exist_ok=True)
-        (building / APPROVAL).write_text(approval_text(decision), encoding="ascii")
-    except FileNotFoundError:
-        raise ApprovalError(
-            "The prepared bundle is not in this home.",
-            where=place,
-            next_step="Publish on the machine, and as the user, that prepared it.",
-        ) from None
-    except (OSError, shutil.Error) as error:
-        failure = getattr(error, "strerror", None) or type(error).__name__
-    if failure:
-        raise OutputNotWritableError(
-            f"The bundle cannot be copied ({failure}).", where=str(approved.target.parent)
-        )
-    check_sealed(building, approved.seal, place, prepared=False)
-
-
-@step("move into place")
-def move_into_place(approved: Prepared, building: Path) -> Path:
-    """Let the verified copy appear in one step; returns its final place."""
-    return publish_folder(building, approved.target, approved.run_id)
 
 
 @step("note publication")

@@ -125,6 +125,18 @@ class Run:
         """Start time as ISO 8601 text."""
         return self.started.isoformat().replace("+00:00", "Z")
 
+    def keep_folder(self) -> Path:
+        """Put the sealed bundle where it waits, for its owner only; returns that place."""
+        _settle(self.building, 0o700, 0o600)
+        place = self.home.folder(PREPARED) / self.run_id
+        try:
+            os.rename(self.building, place)
+            sync(place.parent)
+            return place
+        except OSError as error:
+            reason = error.strerror
+        raise OutputNotWritableError(f"The bundle cannot be kept ({reason}).", where=str(place))
+
 
 @contextmanager
 def open_run(
@@ -259,19 +271,6 @@ def publish_folder(building: Path, target: Path, run_id: str) -> Path:
 def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
     """Where a bundle may go: its place, and beside it if another run took the name."""
     return target, target.with_name(f"{target.name}-{run_id[:8]}")
-
-
-def keep_folder(run: Run) -> Path:
-    """Put the sealed bundle where it waits, for its owner only; returns that place."""
-    _settle(run.building, 0o700, 0o600)
-    place = run.home.folder(PREPARED) / run.run_id
-    try:
-        os.rename(run.building, place)
-        sync(place.parent)
-        return place
-    except OSError as error:
-        reason = error.strerror
-    raise OutputNotWritableError(f"The bundle cannot be kept ({reason}).", where=str(place))
 
 
 def _settle(folder: Path, for_folders: int, for_files: int) -> None:

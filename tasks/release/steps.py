@@ -67,7 +67,6 @@ from statpress.tasks.release.runs import (
     Run,
     beginning,
     done_before,
-    keep_folder,
     looks_in_words,
     outcome_of,
     publish_folder,
@@ -604,7 +603,7 @@ def prepare_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, put it where it waits for its approval, note that in the ledger."""
     with writing(run):
         seal = bundle.seal_bundle(run, release, charge)
-        place = keep_folder(run)
+        place = run.keep_folder()
     try:
         with _ledger(run.context) as ledger:
             ledger.prepare(

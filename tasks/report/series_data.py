@@ -264,6 +264,51 @@ class SeriesData:
                         "bundle": bundle.path,
                     }
 
+    def csv_text(self) -> str:
+        """``series.csv``."""
+        written = io.StringIO()
+        writer = csv.DictWriter(written, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows())
+        return written.getvalue()
+
+    def package_text(self, files: Mapping[str, str]) -> str:
+        """``datapackage.json``, which describes the files as Frictionless Data has it.
+
+        Args:
+            files: By path of a further file what it is.
+        """
+        kept = ("licenses", "contributors", "keywords", "homepage")
+        own = self.newest.publication.package
+        fields = [
+            {"name": name, "type": kind, "description": words}
+            for name, (kind, words) in COLUMNS.items()
+        ]
+        resources = [
+            {
+                "name": "series",
+                "path": "series.csv",
+                "title": "The figures of all periods",
+                "profile": "tabular-data-resource",
+                "format": "csv",
+                "mediatype": "text/csv",
+                "encoding": "utf-8",
+                "schema": {
+                    "fields": fields,
+                    "missingValues": [""],
+                    "primaryKey": ["period", *KEYS],
+                },
+            },
+            *({"name": p.replace(".", "-"), "path": p, "title": said} for p, said in files.items()),
+        ]
+        package = {
+            "name": self.series.name.lower(),
+            "title": self.title,
+            **{key: own[key] for key in kept if key in own},
+            "resources": resources,
+        }
+        return json.dumps(package, indent=2, ensure_ascii=False) + "\n"
+
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, bool] | None:
     """What differs between two descriptions of a column, and whether that cuts its line.
@@ -386,51 +431,3 @@ def _current(bundles: Sequence[SeriesBundle]) -> SeriesBundle:
     followed = {each.manifest.get("supersedes") for each in bundles}
     left = [each for each in bundles if not seals(each) & followed] or list(bundles)
     return max(left, key=lambda each: (str(each.manifest["created"]), each.path))
-
-
-def csv_text(data: SeriesData) -> str:
-    """``series.csv``."""
-    written = io.StringIO()
-    writer = csv.DictWriter(written, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(data.rows())
-    return written.getvalue()
-
-
-def package_text(data: SeriesData, files: Mapping[str, str]) -> str:
-    """``datapackage.json``, which describes the files as Frictionless Data has it.
-
-    Args:
-        data: The series.
-        files: By path of a further file what it is.
-    """
-    kept = ("licenses", "contributors", "keywords", "homepage")
-    own = data.newest.publication.package
-    fields = [
-        {"name": name, "type": kind, "description": words}
-        for name, (kind, words) in COLUMNS.items()
-    ]
-    resources = [
-        {
-            "name": "series",
-            "path": "series.csv",
-            "title": "The figures of all periods",
-            "profile": "tabular-data-resource",
-            "format": "csv",
-            "mediatype": "text/csv",
-            "encoding": "utf-8",
-            "schema": {
-                "fields": fields,
-                "missingValues": [""],
-                "primaryKey": ["period", *KEYS],
-            },
-        },
-        *({"name": p.replace(".", "-"), "path": p, "title": said} for p, said in files.items()),
-    ]
-    package = {
-        "name": data.series.name.lower(),
-        "title": data.title,
-        **{key: own[key] for key in kept if key in own},
-        "resources": resources,
-    }
-    return json.dumps(package, indent=2, ensure_ascii=False) + "\n"

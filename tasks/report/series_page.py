@@ -33,8 +33,6 @@ from statpress.tasks.report.series_data import (
     Line,
     SeriesBundle,
     SeriesData,
-    csv_text,
-    package_text,
     read_series,
 )
 
@@ -135,8 +133,8 @@ def series_files(data: SeriesData) -> Iterator[tuple[str, str]]:
     newest, series = data.newest, data.series
     publish = newest.config.get("publish", {})
     further = SDMX if publish.get("sdmx") and data.lines else {}
-    yield CSV, csv_text(data)
-    yield PACKAGE, package_text(data, {**further, PAGE: "The figures as charts"})
+    yield CSV, data.csv_text()
+    yield PACKAGE, data.package_text({**further, PAGE: "The figures as charts"})
     if further:
         (id,) = components([series.name])
         rows = list(data.rows())

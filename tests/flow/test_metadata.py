@@ -29,8 +29,12 @@ from statpress.tasks.bundle.file_formats import format_named, read_batches
 from statpress.tasks.bundle.manifest import files_of, seal, verify_bundle
 from statpress.tasks.catalogues import linked_data
 from statpress.tasks.catalogues.linked_data import Publication
-from statpress.tasks.catalogues.metadata_files import metadata_files, structure_files
-from statpress.tasks.catalogues.usage import citation_file, usage_section, with_publication
+from statpress.tasks.catalogues.metadata_files import (
+    citation_file,
+    metadata_files,
+    structure_files,
+)
+from statpress.tasks.catalogues.usage import usage_section, with_publication
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id

@@ -13,7 +13,7 @@ import pytest
 
 import statpress.tasks.release.steps
 from statpress.configs.loading import load
-from statpress.flows.cli.release_commands import plan as plan_command
+from statpress.flows.cli.plan_command import plan as plan_command
 from statpress.mechanisms.errors import (
     MemoryLimitError,
     OutOfMemoryError,

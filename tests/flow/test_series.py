@@ -15,7 +15,9 @@ from victims import InProcess
 from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
 from statpress.configs.yaml_text import parse
-from statpress.flows.cli.release_commands import plan, rerelease, run, validate
+from statpress.flows.cli.plan_command import plan
+from statpress.flows.cli.release_commands import run, validate
+from statpress.flows.cli.rerelease_command import rerelease
 from statpress.flows.runner import run_publication, run_release
 from statpress.mechanisms.errors import (
     ConfigError,

@@ -26,6 +26,7 @@ OURS = {
     "configs",
     "mechanisms",
     "tasks",
+    "statpress.flows.cli.plan_command",
     "statpress.flows.cli.release_commands",
     "statpress.flows.facts",
 }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from statpress.configs.loading import load
-from statpress.flows.cli import app
+from statpress.flows.cli import app, plan_command
 from statpress.flows.cli import release_commands as commands
 from statpress.flows.cli.rerelease_command import proposal_report
 from statpress.mechanisms.errors import (
@@ -151,7 +151,7 @@ def test_what_is_accepted_is_said_in_the_bundle_and_to_people(
     with pytest.raises(BundleExistsError) as taken:
         commands.validate(agency.config)
     assert re.match(r"release\.yaml:\d+:\d+: publish\.name: .*releases/first$", taken.value.where)
-    planned = commands.plan(agency.config, home=agency.home.root)
+    planned = plan_command.plan(agency.config, home=agency.home.root)
     assert planned.facts()["would_stop"] == [str(taken.value)]
     assert any(
         isinstance(part, str) and part.startswith("A run would stop: ") for part in planned.report()
@@ -267,10 +267,10 @@ def test_a_release_of_earlier_versions_goes_on_for_one_version(
 
 def test_a_plan_says_that_the_account_is_for_another_unit(agency: Any) -> None:
     """Nothing is found of it in a plan for an account of the same unit: the twin."""
-    same = commands.plan(agency.config, home=agency.home.root)
+    same = plan_command.plan(agency.config, home=agency.home.root)
     assert same.facts()["would_stop"] == []
     agency.replace("n_records: 400", "n_records: 399")
-    other = commands.plan(agency.config, home=agency.home.root)
+    other = plan_command.plan(agency.config, home=agency.home.root)
     (told,) = other.facts()["would_stop"]
     assert "n_records 399 is not 400" in told and "ledger show" in told
     assert "another name" not in told

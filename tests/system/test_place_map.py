@@ -21,7 +21,7 @@ from statpress.flows.cli.demo_command import N_RECORDS, PLACES, write_demo_data
 from statpress.mechanisms.places.place_tables import NoisyPlaces
 from statpress.tasks.pages.blocks import Page, Section
 from statpress.tasks.pages.rendering import rendered
-from statpress.tasks.products.place_map import place_map
+from statpress.tasks.products.place_product import place_map
 from statpress.tasks.release.query import Question, ask
 
 CONFIGS = Path(__file__).parents[2] / "configs"

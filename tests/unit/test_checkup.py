@@ -22,7 +22,7 @@ from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.orchestration import server
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.private_zone.run_context import RunContext, steps_of
+from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.upkeep import checkup
 from statpress.tasks.upkeep.checkup import Finding, examine, needing_attention
@@ -198,10 +198,10 @@ def test_the_command_says_all_and_ends_with_its_own_code(
 
 def test_the_deployed_checkup_names_checks_and_tells_the_curator_the_rest(home: Home) -> None:
     context = RunContext(home=home, log=CuratorLog(home.folder("curator"), "c" * 32))
-    with steps_of(context):
+    with context.steps():
         server.confirm_installation(context)
     home.root.chmod(0o711)
-    with steps_of(context), pytest.raises(CheckupError, match=r"attention: modes\.") as caught:
+    with context.steps(), pytest.raises(CheckupError, match=r"attention: modes\.") as caught:
         server.confirm_installation(context)
     assert str(home.root) not in caught.value.what
     assert f"{home.root} (0711)" in context.log.path.read_text()

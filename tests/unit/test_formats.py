@@ -17,7 +17,7 @@ from statpress.mechanisms.domain.columns import Categorical, Date, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.bundle.file_formats import FORMATS as REGISTERED
-from statpress.tasks.bundle.file_formats import profile_file, read_batches
+from statpress.tasks.bundle.file_formats import read_batches
 from statpress.tasks.bundle.rows import (
     cell_rows,
     read_counts,
@@ -26,6 +26,7 @@ from statpress.tasks.bundle.rows import (
     value_rows,
     write_rows,
 )
+from statpress.tasks.products.publication import profile_file
 
 TEXTS = ["a, b", 'say "no"', "two\nlines", "two\r\nlines", "", None, "null", "NA", "é 😀 \u2028",
          " padded\t", "'", "\\n", "0"]  # fmt: skip

@@ -119,7 +119,8 @@ def test_a_plan_that_may_need_more_is_refused_by_step_product_and_figure(tmp_pat
 def test_validate_and_run_refuse_it_and_plan_says_so(tmp_path: Path) -> None:
     """There is neither a source nor a ledger: nothing is opened, nothing charged."""
     from statpress.configs.order import Order
-    from statpress.flows.cli.release_commands import plan, validate
+    from statpress.flows.cli.plan_command import plan
+    from statpress.flows.cli.release_commands import validate
     from statpress.tasks.release.steps import fix_plan
 
     release = config(tmp_path, "resources: {memory: 1GB}")

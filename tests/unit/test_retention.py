@@ -15,7 +15,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.private_zone.run_context import RunContext, steps_of
+from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.review import decide
 from statpress.tasks.upkeep.checkup import examine
 from statpress.tasks.upkeep.retention import KEEP_DAYS, kept_days, overdue, tidy, tidy_by_setting
@@ -99,11 +99,11 @@ def test_without_the_setting_nothing_is_removed(
     monkeypatch.delenv(KEEP_DAYS, raising=False)
     before = names(home)
     assert kept_days() is None
-    with steps_of(context):
+    with context.steps():
         tidy_by_setting(context)
     assert names(home) == before and "tidy home" not in context.timings
     monkeypatch.setenv(KEEP_DAYS, "30")
-    with steps_of(context):
+    with context.steps():
         tidy_by_setting(context)
     assert "curator/old.log" not in names(home)
     assert f"Removed {home.root}/curator/old.log." in context.log.path.read_text()
@@ -118,7 +118,7 @@ def test_a_setting_that_is_no_number_of_days(
         kept_days()
     before = names(home)
     context = RunContext(home=home, log=CuratorLog(home.root / "curator", "f" * 32))
-    with steps_of(context):
+    with context.steps():
         tidy_by_setting(context)  # fails no release
     assert names(home) - before == {"curator/" + "f" * 32 + ".log"}
     assert "This is not a number of days" in context.log.path.read_text()
