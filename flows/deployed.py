@@ -1,5 +1,7 @@
 """The flows that Prefect deployments name: ``statpress.flows.deployed.release`` and others.
 
+Beside them stand the steps that only they have.
+
 Prefect keeps nothing of them but names, states and public parameters.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +29,18 @@ from statpress.flows.facts import waiting_facts
 from statpress.flows.release import press
 from statpress.flows.release import publish as publish_approved
 from statpress.flows.runner import open_context, plain_context, run_due, run_inside
-from statpress.mechanisms.errors import ConfigError, PeriodError, UploadError
+from statpress.mechanisms.errors import (
+    ApprovalError,
+    ConfigError,
+    LedgerError,
+    LedgerIntegrityError,
+    PeriodError,
+    StatpressError,
+    UploadError,
+)
 from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import read_public_key
+from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.orchestration.monitoring import (
     name_schedule,
     show_rejection,
@@ -36,26 +48,23 @@ from statpress.tasks.orchestration.monitoring import (
     show_unsent,
 )
 from statpress.tasks.orchestration.server import (
-    confirm_installation,
+    check_nothing_wrong,
+    examine_server,
     final_state,
     rejected,
-    schedule_state,
 )
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.release.ledger_check import confirm_ledger
-from statpress.tasks.release.review import (
-    Prepared,
-    check_unsigned,
-    describe_waiting,
-    is_prepared,
-    record_unsigned,
-)
+from statpress.tasks.private_zone.guards import CuratorLog, as_text
+from statpress.tasks.private_zone.run_context import RunContext, step
+from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
+from statpress.tasks.release.review import Prepared, describe_waiting, is_prepared, record_unsigned
 from statpress.tasks.release.runs import Outcome
+from statpress.tasks.release.series_periods import Due
 from statpress.tasks.release.steps import read_config
 from statpress.tasks.release.succession import propose
-from statpress.tasks.upkeep.retention import tidy_by_setting
-from statpress.tasks.uploads.heads import send_to_setting
+from statpress.tasks.upkeep.checkup import HEAD_TO, examine, needing_attention
+from statpress.tasks.upkeep.retention import KEEP_DAYS, kept_days, tidy
+from statpress.tasks.uploads.heads import destination, send_head
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,6 +141,78 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
     run_inside(context, checked)
 
 
+@step("verify ledger")
+def confirm_ledger(
+    home: Home,
+    log: CuratorLog,
+    public_key: str | None = None,
+    head: str | None = None,
+    *,
+    after: str = "",
+) -> None:
+    """Verify the ledger and write the result only to the curator log; the error is always one.
+
+    Args:
+        home: Where the ledger lies.
+        log: Takes the result.
+        public_key: Path of a trusted key.
+        head: A hash kept elsewhere that the chain must hold.
+        after: What was done before and stands, for the error.
+    """
+    try:
+        trusted = [read_public_key(Path(public_key))] if public_key else []
+        verified = verify_ledger(home, head=head, trusted=trusted)
+        log.write(f"The ledger holds: {verified.entries} entries, head {verified.head}.")
+        if not verified.database_checked:
+            log.write(DATABASE_NOT_CHECKED)
+        return
+    except StatpressError as error:
+        log.write(f"{error.kind}: {error}")
+    raise LedgerError(
+        f"The ledger could not be verified.{after}",
+        next_step=f"The curator finds why in the curator log {log.run_id}.log.",
+    )
+
+
+def _schedule_state(released: Sequence[str], due: Due) -> State[str]:
+    """What a flow returns that released the periods of a series that are due."""
+    from prefect.states import Completed
+
+    done = f"Released {', '.join(released)}" if released else "Released nothing"
+    name = "WaitingForSource" if due.waits else "UpToDate"
+    return Completed(name=name, message=f"{done}; {due.words}.", data=", ".join(released))
+
+
+@step("check installation")
+def confirm_installation(context: RunContext) -> None:
+    """Check home, ledger and server; what is wrong goes to the curator log, its checks further.
+
+    Raises:
+        CheckupError: Something is wrong.
+    """
+    findings = [*examine(context.home), *examine_server()]
+    for each in needing_attention(findings):
+        context.log.write(f"{each.check}: {each.what} {each.next_step}")
+    check_nothing_wrong(findings)
+
+
+def tidy_by_setting(context: RunContext) -> None:
+    """Remove what is overdue if the environment says for how long things are kept."""
+    if os.environ.get(KEEP_DAYS):
+        _tidy(context)
+
+
+@step("tidy home")
+def _tidy(context: RunContext) -> None:
+    """Remove what is overdue; a failure is for the curator, and the checkup finds what is left."""
+    try:
+        days = kept_days()
+        removed = tidy(context.home, days) if days else []
+        context.log.write("".join(f"Removed {path}.\n" for path in removed))
+    except StatpressError as error:
+        context.log.write(f"Nothing was removed. {error}")
+
+
 Scalars = dict[str, str | int | float | bool]
 WhileUndecided = Literal["refuse", "charge"]
 _DAY = 24 * 60 * 60
@@ -152,12 +233,37 @@ def kept_afterwards(context: RunContext) -> Iterator[None]:
     except UploadError as error:
         failed = error
     confirm_ledger(context.home, context.log, after=" The release before that stands.")
-    unsent = send_to_setting(context)
+    unsent = _send_to_setting(context)
     if unsent:
         show_unsent(context, context.home, unsent)
     tidy_by_setting(context)
     if failed is not None:
         raise failed
+
+
+def _send_to_setting(context: RunContext) -> str:
+    """Send the head where the environment says, if it does; why it was not sent, if it was not.
+
+    Raises:
+        LedgerIntegrityError: The ledger does not continue the head that is kept there.
+    """
+    return _send(context) if os.environ.get(HEAD_TO) else ""
+
+
+@step("send head")
+def _send(context: RunContext) -> str:
+    try:
+        send_head(context.home, destination(None))
+        return ""
+    except LedgerIntegrityError:
+        raise
+    except StatpressError as error:
+        reason = f"{error.where}: {error.what}"
+    except Exception as error:
+        context.log.write(as_text(error, trace=True))
+        reason = f"{type(error).__name__}; the curator log {context.run_id}.log says more."
+    context.notify(f"The head of the ledger was not sent. {reason}")
+    return reason
 
 
 @sealed_flow("statpress-release")
@@ -213,7 +319,7 @@ def _released_due(order: Order, config: str, while_undecided: WhileUndecided) ->
         released, due = run_due(context, order, one)
     finally:
         show_series(context, context.home, written, due)
-    return schedule_state(released, due)
+    return _schedule_state(released, due)
 
 
 @sealed_flow("statpress-rerelease")
@@ -372,3 +478,16 @@ def form_text(found: Prepared) -> str:
         f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
         " Its budget is spent, whatever is decided. A rejection is final."
     )
+
+
+@step("check review")
+def check_unsigned(home: Home, dataset: str) -> None:
+    """Raise unless decisions without a signature count for a dataset."""
+    with open_ledger(home) as ledger:
+        account = ledger.account(dataset)
+    if not account.unsigned:
+        raise ApprovalError(
+            "Releases of this dataset are decided by signature alone, not by a form.",
+            where=f"dataset {dataset!r}",
+            next_step="Use the deployment without a form, and 'statpress approve'.",
+        )

@@ -30,12 +30,7 @@ from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
-from statpress.tasks.release.review import (
-    check_approval,
-    check_decided,
-    note_publication,
-    open_publication,
-)
+from statpress.tasks.release.review import check_approval, check_decided
 from statpress.tasks.release.runs import Outcome, open_run
 from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
@@ -253,12 +248,12 @@ def publish(context: RunContext, run_id: str) -> Outcome:
     name_publication(context, approved.charge.entry.body["dataset"], run_id)
     place = approved.published
     if place is None:
-        with open_publication(home, approved) as building:
+        with approved.open_publication(home) as building:
             place = approved.find_moved()
             if place is None:
                 approved.copy_bundle(building)
                 place = approved.move_into_place(building)
-    outcome = note_publication(home, approved, place)
+    outcome = approved.note_publication(home, place)
     told_to_end = refresh_page(context, outcome.bundle)
     show_release(context, outcome)
     show_approval(context, outcome)

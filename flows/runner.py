@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from statpress.configs.order import Order
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from statpress.configs.loading import PlannedOrder
-    from statpress.tasks.release.runs import Outcome, Uploaded
+    from statpress.tasks.release.runs import Outcome
 
 
 T = TypeVar("T")
@@ -165,22 +164,6 @@ def run_publication(context: RunContext, run_id: str) -> Outcome:
     from statpress.flows.release import publish
 
     return _run(context, "publish", lambda: publish(context, run_id))
-
-
-def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:
-    """Upload a published bundle by itself, always without Prefect; again, it changes nothing.
-
-    Args:
-        context: The run that uploads; its home has the ledger that published the bundle.
-        bundle: The folder of a published bundle.
-        config: Names the targets in place of the bundle's own.
-
-    Raises:
-        StatpressError: With a message fit for the public zone, whatever happened.
-    """
-    from statpress.tasks.uploads.upload import read_targets, upload
-
-    return run_inside(context, lambda: upload(context.home, bundle, read_targets(bundle, config)))
 
 
 def run_inside(context: RunContext, body: Callable[[], T]) -> T:

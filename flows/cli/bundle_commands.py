@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from csv import DictWriter
 from pathlib import Path
@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from statpress.configs.formats import Format
-from statpress.flows.cli.options import (
-    HomeFolder,
-    Json,
-    Overrides,
-    Result,
-    home_of,
-    order_of,
-)
+from statpress.flows.cli.options import HomeFolder, Json, Overrides, Result, home_of, order_of
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError, QueryError
 
 if TYPE_CHECKING:
@@ -253,7 +246,7 @@ def query(
         confidence: Of the intervals.
         population: Intervals for the population, if the units are a random sample of it.
     """
-    from statpress.tasks.release.query import Question, conditions_of
+    from statpress.tasks.release.query import Question
 
     below = 0.5
     if median is not None:
@@ -294,6 +287,24 @@ def query(
     )
     release = _opened(bundle, product, copies, with_prior, since)
     return _answered(release.ask(question), plot, csv, json)
+
+
+def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Conditions as a command line has them, ``column=value,value``."""
+    conditions: dict[str, tuple[str, ...]] = {}
+    for condition in written:
+        column, equals, values = condition.partition("=")
+        if not equals or not column or not values:
+            raise QueryError(
+                f"'{condition}' is not a condition.", next_step="Write COLUMN=VALUE after --where."
+            )
+        if column in conditions:
+            raise QueryError(
+                f"The column '{column}' has two conditions.",
+                next_step="Name all its values in one, with commas between them.",
+            )
+        conditions[column] = tuple(values.split(","))
+    return conditions
 
 
 def regress(

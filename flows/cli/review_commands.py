@@ -19,7 +19,9 @@ from statpress.flows.facts import waiting_facts
 
 if TYPE_CHECKING:
     from statpress.tasks.private_zone.folders import Home
+    from statpress.tasks.private_zone.run_context import RunContext
     from statpress.tasks.release.review import Prepared
+    from statpress.tasks.release.runs import Uploaded
 
 Target = Annotated[
     str, Parameter(help="The run, as 'statpress review' lists it, or the folder of its bundle.")
@@ -126,7 +128,7 @@ def upload(
 ) -> Result:
     """Upload a published bundle to the targets of its config; may be repeated, charges nothing."""
     from statpress.flows import facts as reports
-    from statpress.flows.runner import plain_context, run_upload
+    from statpress.flows.runner import plain_context
     from statpress.flows.terminal import Progress
 
     with Progress(shown=not json) as progress:
@@ -137,6 +139,23 @@ def upload(
         facts=lambda: reports.upload_facts(uploads),
         report=lambda: reports.upload_lines(uploads),
     )
+
+
+def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:
+    """Upload a published bundle by itself, always without Prefect; again, it changes nothing.
+
+    Args:
+        context: The run that uploads; its home has the ledger that published the bundle.
+        bundle: The folder of a published bundle.
+        config: Names the targets in place of the bundle's own.
+
+    Raises:
+        StatpressError: With a message fit for the public zone, whatever happened.
+    """
+    from statpress.flows.runner import run_inside
+    from statpress.tasks.uploads.upload import read_targets, upload
+
+    return run_inside(context, lambda: upload(context.home, bundle, read_targets(bundle, config)))
 
 
 def approvers(

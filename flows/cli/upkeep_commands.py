@@ -44,7 +44,6 @@ def metrics(*, output: Path | None = None, home: HomeFolder = None, json: Json =
             the old metrics or the new ones, never a part.
     """
     from statpress.tasks.upkeep.checkup import metrics as measured
-    from statpress.tasks.upkeep.checkup import write_metrics
 
     text = measured(home_of(home))
     if output is not None:
@@ -152,3 +151,29 @@ def restored_report(done: Restored) -> Iterator[str]:
         yield f"Prepared bundles: {', '.join(done.prepared)}."
     if done.missing:
         yield f"These wait, and the backup had no bundle of them: {', '.join(done.missing)}."
+
+
+_READERS = 0o644
+
+
+def write_metrics(place: Path, text: str) -> None:
+    """Put metrics where a collector reads them, which sees the old ones or the new ones.
+
+    Raises:
+        OutputNotWritableError: The file cannot be written; the old one stays.
+    """
+    from statpress.mechanisms.errors import OutputNotWritableError
+    from statpress.tasks.private_zone.folders import replacing
+
+    failure = ""
+    try:
+        with replacing(place, mode=_READERS) as file:
+            file.write(text)
+    except OSError as error:
+        failure = error.strerror or type(error).__name__
+    if failure:
+        raise OutputNotWritableError(
+            f"The metrics cannot be written ({failure}).",
+            where=str(place),
+            next_step="Give a file in a folder that this user may write to.",
+        )

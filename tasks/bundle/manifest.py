@@ -34,7 +34,6 @@ from statpress.tasks.ledger.entries import (
     Entry,
     canonical_json,
     entry_hash,
-    fingerprint,
     is_public_text,
     public_text,
     sign_statement,
@@ -115,6 +114,17 @@ def signed_by(
     if key is None:
         return None
     return {"public_key": key, "fingerprint": fingerprint(key), "trusted": key in trusted}
+
+
+_DER = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: what stands before the raw key
+
+
+def fingerprint(public_key: str) -> str:
+    """What people compare of a public key: SHA-256 of its DER form, in hexadecimal.
+
+    ``openssl pkey -pubin -in public.pem -outform DER | sha256sum`` prints the same.
+    """
+    return hashlib.sha256(_DER + bytes.fromhex(public_key)).hexdigest()
 
 
 def _signature_text(public_key: str, seal: str, signature: str) -> str:

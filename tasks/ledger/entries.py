@@ -320,7 +320,6 @@ def _unusable(name: str, form: str) -> LedgerError:
 
 
 _LARGEST = 100_000
-_DER = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: what stands before the raw key
 
 
 def checkpoint_statement(sequence: int, head: str) -> list[object]:
@@ -354,14 +353,6 @@ def public_text(key: Ed25519PrivateKey) -> str:
 def is_public_text(value: object) -> bool:
     """Whether a value has the form of a raw public key in hexadecimal."""
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
-
-
-def fingerprint(public_key: str) -> str:
-    """What people compare of a public key: SHA-256 of its DER form, in hexadecimal.
-
-    ``openssl pkey -pubin -in public.pem -outform DER | sha256sum`` prints the same.
-    """
-    return hashlib.sha256(_DER + bytes.fromhex(public_key)).hexdigest()
 
 
 def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed25519PrivateKey:

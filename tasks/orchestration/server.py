@@ -14,17 +14,16 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from statpress.mechanisms.errors import CheckupError, OrchestratorError
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.private_zone.run_context import RunContext, step
+from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.runs import Outcome
-from statpress.tasks.release.series_periods import Due
-from statpress.tasks.upkeep.checkup import Finding, Verdict, examine, needing_attention
+from statpress.tasks.upkeep.checkup import Finding, Verdict, needing_attention
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -187,15 +186,6 @@ def final_state(outcome: Outcome) -> str | State[str]:
     )
 
 
-def schedule_state(released: Sequence[str], due: Due) -> State[str]:
-    """What a flow returns that released the periods of a series that are due."""
-    from prefect.states import Completed
-
-    done = f"Released {', '.join(released)}" if released else "Released nothing"
-    name = "WaitingForSource" if due.waits else "UpToDate"
-    return Completed(name=name, message=f"{done}; {due.words}.", data=", ".join(released))
-
-
 def rejected() -> State[str]:
     """What a flow returns whose bundle was rejected."""
     from prefect.states import Completed
@@ -252,19 +242,6 @@ def examine_server() -> list[Finding]:
             next_step="Check the server, PREFECT_API_URL and PREFECT_API_AUTH_STRING.",
         )
     ]
-
-
-@step("check installation")
-def confirm_installation(context: RunContext) -> None:
-    """Check home, ledger and server; what is wrong goes to the curator log, its checks further.
-
-    Raises:
-        CheckupError: Something is wrong.
-    """
-    findings = [*examine(context.home), *examine_server()]
-    for each in needing_attention(findings):
-        context.log.write(f"{each.check}: {each.what} {each.next_step}")
-    check_nothing_wrong(findings)
 
 
 def check_nothing_wrong(findings: Iterable[Finding]) -> None:

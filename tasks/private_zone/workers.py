@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Literal, Protocol, TextIO
 
 from statpress.mechanisms.errors import ConfigError, WorkerError
@@ -59,16 +58,6 @@ def limited_threads(declared: int | None) -> Iterator[None]:
     finally:
         pyarrow.set_cpu_count(before[0])
         pyarrow.set_io_thread_count(before[1])
-
-
-def machine_memory() -> int:
-    """Bytes of memory that this machine, or the container around the process, has."""
-    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return installed
-    return min(installed, int(most)) if most.isdigit() else installed
 
 
 Task = tuple[str, str]

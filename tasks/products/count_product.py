@@ -33,29 +33,13 @@ from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
 from statpress.mechanisms.tables.bands import BandKnobs, bands_of
-from statpress.mechanisms.tables.count_tables import (
-    MICRODATA,
-    TABLE,
-    RawTable,
-    TableMechanism,
-)
+from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, RawTable, TableMechanism
 from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import Rows, cell_rows, read_records, record_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
-from statpress.tasks.products.band_files import (
-    band_advice,
-    band_blocks,
-    band_note,
-    band_tables,
-)
-from statpress.tasks.products.copied_records import (
-    NOTE,
-    Batches,
-    advice,
-    copies_table,
-    from_copies,
-)
+from statpress.tasks.products.band_files import band_advice, band_blocks, band_note, band_tables
+from statpress.tasks.products.copied_records import NOTE, Batches, advice, copies_table, from_copies
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,

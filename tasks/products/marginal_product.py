@@ -31,12 +31,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
 from statpress.mechanisms.marginals.analyses import Analyses
-from statpress.mechanisms.marginals.marginals import (
-    ALL_PAIRS,
-    Marginals,
-    Microdata,
-    WithinCells,
-)
+from statpress.mechanisms.marginals.marginals import ALL_PAIRS, Marginals, Microdata, WithinCells
 from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.survey_weights import SurveyWeight, class_values
 from statpress.mechanisms.marginals.target_tables import Group

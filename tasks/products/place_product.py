@@ -26,11 +26,7 @@ from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.residuals import GRID
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.outlines import Outlines
-from statpress.mechanisms.places.place_tables import (
-    MeasuredTable,
-    NoisyPlaces,
-    PlaceTables,
-)
+from statpress.mechanisms.places.place_tables import MeasuredTable, NoisyPlaces, PlaceTables
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.tables.count_tables import TABLE
@@ -71,13 +67,7 @@ from statpress.tasks.products.publication import (
     described,
     zeros_by_codes,
 )
-from statpress.tasks.products.true_errors import (
-    Missed,
-    TrueErrors,
-    compared,
-    covered,
-    largest_grid,
-)
+from statpress.tasks.products.true_errors import Missed, TrueErrors, compared, covered, largest_grid
 from statpress.tasks.source.file_numbers import bytes_on_disk
 
 Floats = NDArray[np.float64]

@@ -5,6 +5,7 @@ A kind is imported when it is asked for, so that a plan takes no time over those
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.registry import KINDS as PLANNED
 from statpress.mechanisms.registry import REGISTRY, Registry
 from statpress.tasks.pages.blocks import Fact, Relations, Section
-from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products.publication import Publication
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ class WorkingMemory:
                 where=where,
                 next_step=f"{self.next_step} Or run on a larger machine.",
             )
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this machine, or the container around the process, has."""
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return installed
+    return min(installed, int(most)) if most.isdigit() else installed
 
 
 def of_cells(cells: int, columns: Sequence[Column], rows: int, next_step: str) -> WorkingMemory:

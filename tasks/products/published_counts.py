@@ -20,10 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.configs import formats
-from statpress.mechanisms.domain.columns import (
-    Codes,
-    Column,
-)
+from statpress.mechanisms.domain.columns import Codes, Column
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import Covariance

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from statpress.configs.loading import Release
@@ -17,12 +19,13 @@ from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.prior import Prior
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
-from statpress.tasks.bundle.manifest import STATEMENT, understood, verify_bundle
+from statpress.tasks.bundle.manifest import MANIFEST_NAME, STATEMENT, understood, verify_bundle
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.products.noisy_tables import published_marginals, with_scores
 from statpress.tasks.release.ledger_check import check_bundle
-from statpress.tasks.release.series_periods import newest_before
+from statpress.tasks.release.series_periods import stated_manifest
 
 
 def with_priors(home: Home, release: Release, plan: Plan, *, seeded: bool) -> Plan:
@@ -135,3 +138,22 @@ def _earlier(
                 next_step="Declare it as in the bundle's config.yaml, or leave out 'prior'.",
             )
     return with_scores(released, folder, name, own), manifest["seal"]
+
+
+def newest_before(release: Release, *, seeded: bool) -> Path | None:
+    """The newest bundle of the newest earlier period that has one; None if none has.
+
+    Args:
+        release: One of a period of a series.
+        seeded: Whether bundles that are not publishable count too.
+    """
+    if release.period is None:
+        return None
+    found = []
+    for manifest in release.directory.parent.glob(f"*/*/{MANIFEST_NAME}"):
+        with suppress(ValueError):  # a folder that is not a period's, such as ``latest``
+            period = SeriesPeriod.parse(manifest.parent.parent.name, release.period.by)
+            stated = stated_manifest(manifest.parent)
+            if period < release.period and (seeded or stated.get("publishable")):
+                found.append((period, str(stated.get("created", "")), manifest.parent))
+    return max(found)[2] if found else None

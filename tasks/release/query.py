@@ -738,24 +738,6 @@ def stated_interval(figure: Interval, statistic: str) -> dict[str, Any]:
     }
 
 
-def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Conditions as a command line has them, ``column=value,value``."""
-    conditions: dict[str, tuple[str, ...]] = {}
-    for condition in written:
-        column, equals, values = condition.partition("=")
-        if not equals or not column or not values:
-            raise QueryError(
-                f"'{condition}' is not a condition.", next_step="Write COLUMN=VALUE after --where."
-            )
-        if column in conditions:
-            raise QueryError(
-                f"The column '{column}' has two conditions.",
-                next_step="Name all its values in one, with commas between them.",
-            )
-        conditions[column] = tuple(values.split(","))
-    return conditions
-
-
 def _chosen(wanted: str | None, able: Sequence[str], tables: set[str], folder: Path) -> str:
     """The name of the product that answers; of others tables are what a reader may mean."""
     if wanted is None and len(able) == 1:

@@ -90,6 +90,15 @@ class Prepared:
         noted = self.charge.publication
         return Path(noted.body["bundle"]) if noted else None
 
+    @contextmanager
+    def open_publication(self, home: Home) -> Iterator[Path]:
+        """Claim the folder beside the final place where the copy is made; it goes in any case."""
+        directory = self.target.parent
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        with claims() as claim:
+            yield claim(directory / f"{BUILDING}{self.run_id}")
+
     @step("find bundle")
     def find_moved(self) -> Path | None:
         """The bundle's place, if it was moved there and whoever did it was cut off then."""
@@ -124,6 +133,26 @@ class Prepared:
     def move_into_place(self, building: Path) -> Path:
         """Let the verified copy appear in one step; returns its final place."""
         return publish_folder(building, self.target, self.run_id)
+
+    @step("note publication")
+    def note_publication(self, home: Home, place: Path) -> Outcome:
+        """Note the publication in the ledger, then remove the prepared bundle."""
+        charged = self.charge.entry
+        try:
+            with open_ledger(home) as ledger:
+                ledger.publish(
+                    run_id=self.run_id,
+                    dataset=charged.body["dataset"],
+                    bundle=str(place),
+                    manifest_sha256=self.seal,
+                )
+        except StatpressError as error:
+            error.what += f" The bundle is published at {place}, and not noted in the ledger."
+            error.next_step = f"Then run 'statpress publish {self.run_id}' again."
+            raise
+        point_latest(place)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return outcome_of(charged, Status.PUBLISHED, place, self.seal)
 
 
 def _charge_of(home: Home, run_id: str) -> Charge | None:
@@ -292,19 +321,6 @@ def _read(file: Path) -> bytes:
     )
 
 
-@step("check review")
-def check_unsigned(home: Home, dataset: str) -> None:
-    """Raise unless decisions without a signature count for a dataset."""
-    with open_ledger(home) as ledger:
-        account = ledger.account(dataset)
-    if not account.unsigned:
-        raise ApprovalError(
-            "Releases of this dataset are decided by signature alone, not by a form.",
-            where=f"dataset {dataset!r}",
-            next_step="Use the deployment without a form, and 'statpress approve'.",
-        )
-
-
 @step("check decisions")
 def check_decided(context: RunContext, dataset: str) -> None:
     """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected."""
@@ -395,37 +411,6 @@ def check_approval(home: Home, run_id: str) -> Prepared:
     if status is Status.REJECTED:
         step = f"Its budget stays spent; delete the folder {home.root / PREPARED / run_id}."
     raise ApprovalError(flaw, where=f"run {run_id!r}", next_step=step)
-
-
-@contextmanager
-def open_publication(home: Home, approved: Prepared) -> Iterator[Path]:
-    """Claim the folder beside the final place where the copy is made; removed whatever happens."""
-    directory = approved.target.parent
-    make_directory(directory, home)
-    remove_abandoned(directory, BUILDING)
-    with claims() as claim:
-        yield claim(directory / f"{BUILDING}{approved.run_id}")
-
-
-@step("note publication")
-def note_publication(home: Home, approved: Prepared, place: Path) -> Outcome:
-    """Note the publication in the ledger, then remove the prepared bundle."""
-    charged = approved.charge.entry
-    try:
-        with open_ledger(home) as ledger:
-            ledger.publish(
-                run_id=approved.run_id,
-                dataset=charged.body["dataset"],
-                bundle=str(place),
-                manifest_sha256=approved.seal,
-            )
-    except StatpressError as error:
-        error.what += f" The bundle is published at {place}, and not noted in the ledger."
-        error.next_step = f"Then run 'statpress publish {approved.run_id}' again."
-        raise
-    point_latest(place)
-    shutil.rmtree(approved.folder, ignore_errors=True)
-    return outcome_of(charged, Status.PUBLISHED, place, approved.seal)
 
 
 def check_sealed(folder: Path, seal: str, place: str, *, prepared: bool) -> None:

@@ -175,7 +175,7 @@ def _check_again(home: Home, release: Release, found: Standing, again: bool) -> 
             next_step="Wait until it has ended. Nothing was charged now.",
         )
     for manifest in release.directory.glob(f"*/{MANIFEST_NAME}"):
-        if _manifest(manifest.parent).get("run_id") == last:
+        if stated_manifest(manifest.parent).get("run_id") == last:
             raise PeriodError(
                 f"{release.period} is published, and the ledger did not note it.",
                 where=str(manifest.parent),
@@ -315,7 +315,7 @@ def _is_there(release: Release) -> bool:
         return False
 
 
-def _manifest(bundle: Path) -> dict[str, Any]:
+def stated_manifest(bundle: Path) -> dict[str, Any]:
     """What the manifest of a bundle says; nothing if it cannot be read."""
     try:
         stated: dict[str, Any] = json.loads((bundle / MANIFEST_NAME).read_text(encoding="utf-8"))
@@ -332,32 +332,13 @@ def released_meanwhile(context: RunContext) -> Outcome | None:
     return None if charge is None else done_before(context.home, charge)
 
 
-def newest_before(release: Release, *, seeded: bool) -> Path | None:
-    """The newest bundle of the newest earlier period that has one; None if none has.
-
-    Args:
-        release: One of a period of a series.
-        seeded: Whether bundles that are not publishable count too.
-    """
-    if release.period is None:
-        return None
-    found = []
-    for manifest in release.directory.parent.glob(f"*/*/{MANIFEST_NAME}"):
-        with suppress(ValueError):  # a folder that is not a period's, such as ``latest``
-            period = SeriesPeriod.parse(manifest.parent.parent.name, release.period.by)
-            stated = _manifest(manifest.parent)
-            if period < release.period and (seeded or stated.get("publishable")):
-                found.append((period, str(stated.get("created", "")), manifest.parent))
-    return max(found)[2] if found else None
-
-
 def folder_of_series(bundle: Path) -> Path | None:
     """The folder of the series that a published bundle is of, and lies in; None without one."""
     with suppress(OSError, ValueError):
         series = stated_series(parse((bundle / CONFIG).read_text(encoding="utf-8"), CONFIG).value)
         folder, period = bundle.parent.parent, bundle.parent.name
         named = series is not None and (series.name, str(series.of)) == (folder.name, period)
-        if named and _manifest(bundle).get("publishable"):
+        if named and stated_manifest(bundle).get("publishable"):
             return folder
     return None
 

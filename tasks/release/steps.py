@@ -42,12 +42,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.account_rules import check_source, of_path
 from statpress.tasks.ledger.accounts import Status, drawn_before
 from statpress.tasks.ledger.chain import check_run
-from statpress.tasks.ledger.entries import (
-    Body,
-    Entry,
-    Loss,
-    canonical,
-)
+from statpress.tasks.ledger.entries import Body, Entry, Loss, canonical
 from statpress.tasks.ledger.home_ledger import open_ledger, remember, standing_charges
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open, check_terms

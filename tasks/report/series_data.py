@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from statpress.configs.series import MARK, SeriesConfig, stated_series
 from statpress.configs.yaml_text import parse
@@ -175,6 +175,41 @@ class SeriesData:
     bundles: Sequence[SeriesBundle]
     kept: Mapping[SeriesPeriod, Sequence[SeriesBundle]]
     left_out: Mapping[str, str]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The bundles in the folder of a series, of which none may count.
+
+        Args:
+            folder: Of the series, in the publishing directory; named after it.
+        """
+        found: list[SeriesBundle] = []
+        left_out: dict[str, str] = {}
+        for place in sorted(folder.glob("*/*")):
+            path = place.relative_to(folder).as_posix()
+            if place.parent.is_symlink() or not place.is_dir() or "." in (path[0], place.name[0]):
+                continue
+            try:
+                found.append(_read(place, path, folder.name))
+            except StatpressError as error:
+                left_out[path] = error.what
+        if not found:
+            return cls((), {}, left_out)
+        newest = max(found, key=lambda each: (each.period.end, each.manifest["created"]))
+        ours: dict[SeriesPeriod, list[SeriesBundle]] = {}
+        for bundle in found:
+            if bundle.manifest["dataset"] != newest.manifest["dataset"]:
+                left_out[bundle.path] = f"It is of the dataset '{bundle.manifest['dataset']}'."
+            elif bundle.period.by != newest.period.by:
+                left_out[bundle.path] = f"The series is by {newest.period.by}."
+            else:
+                ours.setdefault(bundle.period, []).append(bundle)
+        chosen = {period: _current(ours[period]) for period in sorted(ours)}
+        kept = {
+            period: [each for each in ours[period] if each is not current]
+            for period, current in chosen.items()
+        }
+        return cls(list(chosen.values()), kept, left_out)
 
     @property
     def newest(self) -> SeriesBundle:
@@ -360,41 +395,6 @@ def _listed(values: Sequence[Any]) -> str:
 
 def _text(value: Any) -> str:
     return "not stated" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def read_series(folder: Path) -> SeriesData:
-    """The bundles in the folder of a series, of which none may count.
-
-    Args:
-        folder: Of the series, in the publishing directory; named after it.
-    """
-    found: list[SeriesBundle] = []
-    left_out: dict[str, str] = {}
-    for place in sorted(folder.glob("*/*")):
-        path = place.relative_to(folder).as_posix()
-        if place.parent.is_symlink() or not place.is_dir() or "." in (path[0], place.name[0]):
-            continue
-        try:
-            found.append(_read(place, path, folder.name))
-        except StatpressError as error:
-            left_out[path] = error.what
-    if not found:
-        return SeriesData((), {}, left_out)
-    newest = max(found, key=lambda each: (each.period.end, each.manifest["created"]))
-    ours: dict[SeriesPeriod, list[SeriesBundle]] = {}
-    for bundle in found:
-        if bundle.manifest["dataset"] != newest.manifest["dataset"]:
-            left_out[bundle.path] = f"It is of the dataset '{bundle.manifest['dataset']}'."
-        elif bundle.period.by != newest.period.by:
-            left_out[bundle.path] = f"The series is by {newest.period.by}."
-        else:
-            ours.setdefault(bundle.period, []).append(bundle)
-    chosen = {period: _current(ours[period]) for period in sorted(ours)}
-    kept = {
-        period: [each for each in ours[period] if each is not current]
-        for period, current in chosen.items()
-    }
-    return SeriesData(list(chosen.values()), kept, left_out)
 
 
 def _read(place: Path, path: str, name: str) -> SeriesBundle:

@@ -28,13 +28,7 @@ from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import replacing
 from statpress.tasks.products.distributions import CONFIDENCE, WEIGHTED, Reading, heading
 from statpress.tasks.report.privacy_page import MEASURES
-from statpress.tasks.report.series_data import (
-    KEYS,
-    Line,
-    SeriesBundle,
-    SeriesData,
-    read_series,
-)
+from statpress.tasks.report.series_data import KEYS, Line, SeriesBundle, SeriesData
 
 PAGE, CSV, PACKAGE = "series.html", "series.csv", "datapackage.json"
 SDMX = {
@@ -73,7 +67,7 @@ def write_series(folder: Path) -> SeriesData:
 
 def _written(folder: Path) -> SeriesData:
     """Read the bundles, make all, then write all."""
-    data = read_series(folder)
+    data = SeriesData.read(folder)
     if not data.bundles:
         flaws = "; ".join(f"{path}: {why}" for path, why in data.left_out.items())
         raise BundleVerificationError(

@@ -80,27 +80,6 @@ class EdgeFormula:
         return replace(found, patches=patches)
 
 
-def guessing_scale(edges: NDArray[np.float64]) -> float | None:
-    """A scale for which floor((x - edges[0]) * scale) is the bin of x or the next.
-
-    Subtraction, multiplication by a positive number and floor never decrease, as
-    rounded in doubles too. So if at each inner edge the result is not below the
-    bin that begins there, and at the double just below not above it, then the
-    same holds at all x from the first to the last inner edge. None if no such
-    scale is found, as when the bins are not equal.
-
-    Args:
-        edges: float64[n_bins + 1], of two bins at least.
-    """
-    inner, begins = edges[1:-1], np.arange(1, len(edges) - 1)
-    below = np.nextafter(inner, -np.inf)
-    with np.errstate(all="ignore"):
-        scale = np.max(begins / (inner - edges[0])) * (1 + 2**-50)
-        enough = np.floor((inner - edges[0]) * scale) >= begins
-        not_too_much = np.floor((below - edges[0]) * scale) <= begins
-    return float(scale) if np.all(enough & not_too_much) else None
-
-
 def _exponent(number: Fraction) -> int:
     """The power of two above a positive number, or the one above that."""
     return number.numerator.bit_length() - number.denominator.bit_length() + 1

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from statpress.mechanisms.errors import ConfigError, OutputNotWritableError, StatpressError
+from statpress.mechanisms.errors import ConfigError, StatpressError
 from statpress.tasks.ledger.accounts import Account, State, Status
 from statpress.tasks.ledger.home_ledger import Kept, open_ledger
-from statpress.tasks.private_zone.folders import Home, at_work, replacing
+from statpress.tasks.private_zone.folders import Home, at_work
 from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED
 from statpress.tasks.release.runs import looks_in_words, unpublished
 from statpress.tasks.upkeep.retention import kept_days, killed, overdue
@@ -378,7 +378,6 @@ def _at(time: datetime) -> str:
 
 
 _DATASET, _MEASURE = ("dataset",), ("dataset", "policy", "measure")
-_READERS = 0o644
 _WAITING = {Status.PREPARED: "decision", Status.APPROVED: "publication"}
 
 
@@ -396,26 +395,6 @@ def metrics(home: Home) -> str:
     _upkeep(registry, books.upkeep)
     _gauge(registry, "ledger_entries", "Entries of the ledger.").set(len(books.times))
     return generate_latest(registry).decode("utf-8")
-
-
-def write_metrics(place: Path, text: str) -> None:
-    """Put metrics where a collector reads them, which sees the old ones or the new ones.
-
-    Raises:
-        OutputNotWritableError: The file cannot be written; the old one stays.
-    """
-    failure = ""
-    try:
-        with replacing(place, mode=_READERS) as file:
-            file.write(text)
-    except OSError as error:
-        failure = error.strerror or type(error).__name__
-    if failure:
-        raise OutputNotWritableError(
-            f"The metrics cannot be written ({failure}).",
-            where=str(place),
-            next_step="Give a file in a folder that this user may write to.",
-        )
 
 
 def _gauge(

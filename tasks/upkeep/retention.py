@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from statpress.mechanisms.errors import ConfigError, StatpressError
+from statpress.mechanisms.errors import ConfigError
 from statpress.tasks.ledger.accounts import Charge, Status
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home, at_work, remove_if_abandoned
-from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.release.runs import PREPARED
 
 KEEP_DAYS = "STATPRESS_KEEP_DAYS"
@@ -114,20 +113,3 @@ def _remove(home: Home, path: Path) -> bool:
         return True
     except OSError:
         return False
-
-
-def tidy_by_setting(context: RunContext) -> None:
-    """Remove what is overdue if the environment says for how long things are kept."""
-    if os.environ.get(KEEP_DAYS):
-        _tidy(context)
-
-
-@step("tidy home")
-def _tidy(context: RunContext) -> None:
-    """Remove what is overdue; a failure is for the curator, and the checkup finds what is left."""
-    try:
-        days = kept_days()
-        removed = tidy(context.home, days) if days else []
-        context.log.write("".join(f"Removed {path}.\n" for path in removed))
-    except StatpressError as error:
-        context.log.write(f"Nothing was removed. {error}")

@@ -17,17 +17,10 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from statpress.configs.upload_targets import S3Target
-from statpress.mechanisms.errors import (
-    LedgerIntegrityError,
-    LedgerUnavailableError,
-    StatpressError,
-    UploadError,
-)
+from statpress.mechanisms.errors import LedgerIntegrityError, LedgerUnavailableError, UploadError
 from statpress.tasks.ledger.export import head_line, parse_head
 from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.private_zone.folders import Home, replacing
-from statpress.tasks.private_zone.guards import as_text
-from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.upkeep.checkup import HEAD_TO
 
 _BLOCK, _OBJECT = "block:", "s3://"
@@ -111,31 +104,6 @@ def send_head(home: Home, to: Destination) -> Sent:
         assert ledger.memory is not None
         ledger.memory.note("head sent", sent.entries, sent.head)
     return sent
-
-
-def send_to_setting(context: RunContext) -> str:
-    """Send the head where the environment says, if it does; why it was not sent, if it was not.
-
-    Raises:
-        LedgerIntegrityError: The ledger does not continue the head that is kept there.
-    """
-    return _send(context) if os.environ.get(HEAD_TO) else ""
-
-
-@step("send head")
-def _send(context: RunContext) -> str:
-    try:
-        send_head(context.home, destination(None))
-        return ""
-    except LedgerIntegrityError:
-        raise
-    except StatpressError as error:
-        reason = f"{error.where}: {error.what}"
-    except Exception as error:
-        context.log.write(as_text(error, trace=True))
-        reason = f"{type(error).__name__}; the curator log {context.run_id}.log says more."
-    context.notify(f"The head of the ledger was not sent. {reason}")
-    return reason
 
 
 class FilePlace:

@@ -23,7 +23,7 @@ from requirements import lacking
 
 import statpress.flows.deployed
 from statpress.flows import release as flow
-from statpress.flows.deployed import form_text
+from statpress.flows.deployed import check_unsigned, form_text
 from statpress.flows.runner import plain_context, run_publication
 from statpress.mechanisms.errors import (
     ApprovalError,
@@ -51,7 +51,6 @@ from statpress.tasks.private_zone.run_context import RunContext, Silent
 from statpress.tasks.release import review
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import (
-    check_unsigned,
     decide,
     describe_waiting,
     is_prepared,
@@ -486,7 +485,7 @@ def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
     office.target.mkdir(parents=True)
     (office.target / "theirs").write_text("x")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("statpress.flows.release.note_publication", cut)
+        patch.setattr(review.Prepared, "note_publication", cut)
         with pytest.raises(CutError):
             publish(RUN, home=office.home)
     outcome = publish(RUN, home=office.home)
@@ -499,7 +498,7 @@ def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
 def test_one_publishes_at_a_time(office: Office) -> None:
     approve(office)
     approved = review.check_approval(office.home, RUN)
-    claim = review.open_publication(office.home, approved)
+    claim = approved.open_publication(office.home)
     with claim, pytest.raises(OutputNotWritableError, match="at work"):
         publish(RUN, home=office.home)
     assert publish(RUN, home=office.home).bundle == office.target

@@ -151,7 +151,7 @@ def test_a_head_that_is_not_sent_fails_no_release_and_is_told(
     monkeypatch.setattr(deployed, "show_unsent", lambda context, home, why: told.append(why))
     monkeypatch.setenv(HEAD_TO, str(tmp_path / "nowhere" / "head.json"))
     assert verify_bundle(Path(released()))["publishable"] is True
-    monkeypatch.setattr("statpress.tasks.uploads.heads.send_head", lambda *_: 1 / 0)
+    monkeypatch.setattr("statpress.flows.deployed.send_head", lambda *_: 1 / 0)
     assert verify_bundle(Path(released()))["publishable"] is True
     assert len(told) == 2 and "No such file" in told[0] and "ZeroDivisionError" in told[1]
     logs = [path.read_text() for path in (agency.home.root / "curator").glob("*.log")]

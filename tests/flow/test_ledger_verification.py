@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from statpress.flows.deployed import verify
+from statpress.flows.deployed import confirm_ledger, verify
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
 from statpress.tasks.ledger.home_ledger import register_dataset
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.release.ledger_check import confirm_ledger, verify_ledger
+from statpress.tasks.release.ledger_check import verify_ledger
 
 PRIVACY = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10)
 ALWAYS = "The ledger could not be verified."

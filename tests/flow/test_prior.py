@@ -22,9 +22,8 @@ from statpress.tasks.products.noisy_tables import published_marginals, with_scor
 from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.opened import open_release
-from statpress.tasks.release.priors import with_priors
+from statpress.tasks.release.priors import newest_before, with_priors
 from statpress.tasks.release.query import Question, ask
-from statpress.tasks.release.series_periods import newest_before
 
 PRODUCTS = """\
 products:

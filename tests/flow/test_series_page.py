@@ -33,7 +33,7 @@ from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.review import note_bundle, record_unsigned
 from statpress.tasks.release.succession import propose
 from statpress.tasks.report import series_page
-from statpress.tasks.report.series_data import COLUMNS, KEYS
+from statpress.tasks.report.series_data import COLUMNS, KEYS, SeriesData
 from statpress.tasks.report.series_page import PAGE, write_series
 
 MONTHS = ("2026-01", "2026-02", "2026-04", "2026-05")
@@ -399,7 +399,7 @@ def test_no_page_can_fail_or_undo_a_publication(
         raise failure(CANARY)
 
     with monkeypatch.context() as patch:
-        patch.setattr("statpress.tasks.report.series_page.read_series", fail)
+        patch.setattr(SeriesData, "read", fail)
         released, _, said = office.release_due()
     assert released == ["2026-01", "2026-02"]
     assert office.kinds().count("publish") == 2

@@ -14,9 +14,10 @@ from victims import InProcess
 import statpress.tasks.release.curator_report
 import statpress.tasks.uploads.upload
 from statpress.configs.upload_targets import S3Target
+from statpress.flows.cli.review_commands import run_upload
 from statpress.flows.facts import outcome_report
 from statpress.flows.release import upload_release
-from statpress.flows.runner import plain_context, run_publication, run_upload
+from statpress.flows.runner import plain_context, run_publication
 from statpress.mechanisms.errors import ApprovalError, BundleError, UploadError
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.bundle.manifest import verify_bundle

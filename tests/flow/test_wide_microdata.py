@@ -25,6 +25,7 @@ import statpress
 from statpress.configs.loading import load
 from statpress.configs.order import from_options
 from statpress.flows.cli import app
+from statpress.flows.cli.bundle_commands import conditions_of
 from statpress.mechanisms import errors
 from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.planning.plan import Plan
@@ -34,7 +35,7 @@ from statpress.tasks.pages.blocks import Gallery
 from statpress.tasks.products import beside
 from statpress.tasks.products.marginal_product import kept_in_words, part_of, too_short_in_words
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.query import Question, ask, conditions_of
+from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.refine import Options, open_bundle, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 from statpress.tasks.release.succession import propose

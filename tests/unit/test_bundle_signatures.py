@@ -18,6 +18,7 @@ from statpress.tasks.bundle.manifest import (
     SIGNATURE_FORMAT,
     SIGNER,
     bundle_statement,
+    fingerprint,
     seal,
     seal_and_sign,
     signed_by,
@@ -28,7 +29,6 @@ from statpress.tasks.bundle.manifest import (
 from statpress.tasks.bundle.manifest import SIGNATURE_NAME as SIGNATURE
 from statpress.tasks.ledger.entries import (
     checkpoint_statement,
-    fingerprint,
     public_text,
     sign_statement,
     statement_signed,

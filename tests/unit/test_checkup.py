@@ -197,12 +197,14 @@ def test_the_command_says_all_and_ends_with_its_own_code(
 
 
 def test_the_deployed_checkup_names_checks_and_tells_the_curator_the_rest(home: Home) -> None:
+    from statpress.flows.deployed import confirm_installation
+
     context = RunContext(home=home, log=CuratorLog(home.folder("curator"), "c" * 32))
     with context.steps():
-        server.confirm_installation(context)
+        confirm_installation(context)
     home.root.chmod(0o711)
     with context.steps(), pytest.raises(CheckupError, match=r"attention: modes\.") as caught:
-        server.confirm_installation(context)
+        confirm_installation(context)
     assert str(home.root) not in caught.value.what
     assert f"{home.root} (0711)" in context.log.path.read_text()
 

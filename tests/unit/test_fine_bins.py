@@ -17,7 +17,8 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.tables.expected import falling_root
 from statpress.tasks.source import duckdb
 from statpress.tasks.source.aggregates import count
-from statpress.tasks.source.bins import BinFinder, EdgeFormula, bucket_runs, guessing_scale
+from statpress.tasks.source.bins import BinFinder, EdgeFormula, bucket_runs
+from statpress.tasks.source.discretise import guessing_scale
 from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import scan, scan_wide
 

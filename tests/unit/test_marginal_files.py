@@ -23,9 +23,8 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products import marginal_product as module
-from statpress.tasks.products.product_kind import kind_of
+from statpress.tasks.products.product_kind import kind_of, machine_memory
 
 INSTALLED = FORMATS if find_spec("pyreadstat") else DEFAULT
 PUBLISH = PublishConfig(directory="releases", formats=list(INSTALLED), plots=False)

@@ -11,11 +11,12 @@ from census_ledger import charge, register
 from prepared import Office
 from prometheus_client.parser import text_string_to_metric_families
 
+from statpress.flows.cli.upkeep_commands import write_metrics
 from statpress.mechanisms.errors import LedgerIntegrityError, OutputNotWritableError
 from statpress.tasks.ledger.export import write_export
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.upkeep.checkup import metrics, write_metrics
+from statpress.tasks.upkeep.checkup import metrics
 
 Samples = dict[tuple[str, ...], float]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from statpress.flows.cli.bundle_commands import query
+from statpress.flows.cli.bundle_commands import conditions_of, query
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.errors import QueryError
 from statpress.tasks.products.answer_words import MISSING, named_cells
-from statpress.tasks.release.query import Measured, _chosen, _codes, _values, conditions_of
+from statpress.tasks.release.query import Measured, _chosen, _codes, _values
 
 WORK = Categorical(
     name="work",

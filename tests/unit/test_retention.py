@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prepared import OFFICER, RUN, Office
 
+from statpress.flows.deployed import tidy_by_setting
 from statpress.mechanisms.errors import ConfigError
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home
@@ -18,7 +19,7 @@ from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.review import decide
 from statpress.tasks.upkeep.checkup import examine
-from statpress.tasks.upkeep.retention import KEEP_DAYS, kept_days, overdue, tidy, tidy_by_setting
+from statpress.tasks.upkeep.retention import KEEP_DAYS, kept_days, overdue, tidy
 
 KILLED, BUSY = "c" * 32, "d" * 32
 OLD = time.time() - 40 * 24 * 60 * 60
