@@ -57,7 +57,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog, as_text
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
-from statpress.tasks.release.review import Prepared, describe_waiting, is_prepared, record_unsigned
+from statpress.tasks.release.review import Prepared, decide
 from statpress.tasks.release.runs import Outcome
 from statpress.tasks.release.series_periods import Due
 from statpress.tasks.release.steps import read_config
@@ -452,7 +452,7 @@ def release_with_form(
     if not run_inside(context, prepared):
         release.fn(config, while_undecided)
     context = plain_context(home)
-    waits = run_inside(context, lambda: describe_waiting(home, run_id))
+    waits = run_inside(context, lambda: Prepared.described(home, run_id))
     form = Review.with_initial_data(description=form_text(waits))
     answer = suspend_flow_run(wait_for_input=form, timeout=days * _DAY, key="review")
 
@@ -491,3 +491,18 @@ def check_unsigned(home: Home, dataset: str) -> None:
             where=f"dataset {dataset!r}",
             next_step="Use the deployment without a form, and 'statpress approve'.",
         )
+
+
+@step("find prepared bundle")
+def is_prepared(home: Home, run_id: str) -> bool:
+    """Whether a run has prepared its bundle, also if that was decided about since."""
+    with open_ledger(home) as ledger:
+        charge = ledger.state().charges.get(run_id)
+    return charge is not None and charge.preparation is not None
+
+
+@step("record decision")
+def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: str) -> Status:
+    """Record what a person wrote into a form; nobody vouches for who they are."""
+    decide(home, run_id, decision, reason=reason, by=by)
+    return Status.APPROVED if decision == "approve" else Status.REJECTED

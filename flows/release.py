@@ -30,7 +30,7 @@ from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.private_zone.workers import limited_threads
 from statpress.tasks.release.curator_report import report_to_curator
-from statpress.tasks.release.review import check_approval, check_decided
+from statpress.tasks.release.review import Prepared, check_decided
 from statpress.tasks.release.runs import Outcome, open_run
 from statpress.tasks.release.series_periods import refresh_page, released_meanwhile, take_period
 from statpress.tasks.release.steps import (
@@ -244,7 +244,7 @@ def publish(context: RunContext, run_id: str) -> Outcome:
             and to the last byte the one that was, ``UploadError`` where a target fails.
     """
     home = context.home
-    approved = check_approval(home, run_id)
+    approved = Prepared.approved(home, run_id)
     name_publication(context, approved.charge.entry.body["dataset"], run_id)
     place = approved.published
     if place is None:

@@ -14,6 +14,7 @@ from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, priva
 from statpress.flows.cli.review_commands import approvers
 from statpress.flows.facts import review_text
 from statpress.flows.terminal import table
+from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.pages.numbers import how_many
@@ -24,6 +25,7 @@ from statpress.tasks.release.runs import (
     sources_in_words,
     unfinished_in_words,
 )
+from statpress.tasks.release.series_periods import NOT_REFRESHED, folder_of_series
 
 if TYPE_CHECKING:
     from statpress.mechanisms.accounting.composition import Reading
@@ -225,11 +227,10 @@ def note(
         place: For a bundle that waits for its approval: where it is to be published.
     """
     from statpress.tasks.release.review import note_bundle
-    from statpress.tasks.release.series_periods import page_flaw
 
     entry = note_bundle(home_of(home), bundle, place)
     noted = Path(entry.body["bundle"])
-    flaw = page_flaw(noted) if place is None else ""
+    flaw = _page_flaw(noted) if place is None else ""
     facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": str(noted)}
     facts |= {"page": flaw} if flaw else {}
     return Result(
@@ -237,6 +238,20 @@ def note(
         facts=lambda: facts,
         report=lambda: f"Entry {entry.sequence} notes {noted}. {flaw}".rstrip(),
     )
+
+
+def _page_flaw(bundle: Path) -> str:
+    """Make the page anew outside of a run; why it could not be, empty if it was."""
+    from statpress.tasks.report.series_page import write_series
+
+    folder = folder_of_series(bundle)
+    try:
+        if folder is not None:
+            write_series(folder)
+    except Exception as error:
+        what = error.what if isinstance(error, StatpressError) else f"{type(error).__name__}."
+        return NOT_REFRESHED.format(what)
+    return ""
 
 
 def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:

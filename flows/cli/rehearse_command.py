@@ -7,7 +7,7 @@ opened. The noise is that of production.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from statpress.mechanisms.domain.contingency_table import Counted
 from statpress.mechanisms.errors import OutputNotWritableError
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.entries import canonical
-from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
 from statpress.tasks.private_zone.guards import keeping_log, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext, step
 from statpress.tasks.private_zone.workers import Parallel, limited_threads
@@ -33,10 +33,19 @@ from statpress.tasks.release.build import Released
 from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts
 from statpress.tasks.release.made_up import make_up
-from statpress.tasks.release.runs import REHEARSAL, Run, open_rehearsal, publish_folder, writing
+from statpress.tasks.release.runs import (
+    BUILDING,
+    REHEARSAL,
+    Run,
+    check_space,
+    make_directory,
+    publish_folder,
+    stamped_name,
+    writing,
+)
 from statpress.tasks.release.steps import check_products, postprocess
 from statpress.tasks.release.steps import rehearse as rehearse_bundle
-from statpress.tasks.source.engine import Source
+from statpress.tasks.source.engine import Snapshot, Source
 from statpress.tasks.source.scanning import counted_of, kept_profile, scan_of
 
 FOLDER = "rehearsals"
@@ -139,7 +148,7 @@ def _rehearse(context: RunContext, order: PlannedOrder, folder: Path) -> Rehears
         context.notify(text)
     with (
         limited_threads(release.config.resources.threads),
-        open_rehearsal(context, release, plan, folder, context.listener.advance) as run,
+        _open_rehearsal(context, release, plan, folder, context.listener.advance) as run,
     ):
         rehearse_bundle(run, release, plan)
         source = _make_up_source(run, release)
@@ -149,6 +158,41 @@ def _rehearse(context: RunContext, order: PlannedOrder, folder: Path) -> Rehears
         _write_rehearsal(run, release, plan, products)
         check_products(run, release, plan, products)
         return _seal_rehearsal(run, release, plan)
+
+
+@contextmanager
+def _open_rehearsal(
+    context: RunContext,
+    release: Release,
+    plan: Plan,
+    directory: Path,
+    advance: Callable[[int], None],
+) -> Iterator[Run]:
+    """Claim the places of a rehearsal, whose bundle never lies where releases do."""
+    home, run_id = context.home, context.run_id
+    publishing, real = release.located(release.config.publish.directory), directory.resolve()
+    if publishing.resolve() in (real, *real.parents):
+        raise OutputNotWritableError(
+            "A rehearsal does not go into the publishing directory.",
+            where=str(directory),
+            next_step="Name another folder with --directory.",
+        )
+    with claims() as claim:
+        work = claim(home.folder("work") / run_id)
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        check_space(directory, work, plan, len(release.config.publish.formats))
+        yield Run(
+            context=context,
+            reviewed=False,
+            insecure_seed=None,
+            work=work,
+            building=claim(directory / f"{BUILDING}{run_id}"),
+            target=directory / f"{stamped_name(release, run_id)}-NOT-PUBLISHABLE",
+            advance=advance,
+            snapshot=Snapshot(work),
+            rehearsal=True,
+        )
 
 
 def _marked(release: Release) -> Release:

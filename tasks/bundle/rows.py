@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.column import leant
-from statpress.mechanisms.domain.columns import Codes, Column, Date, Integer
+from statpress.mechanisms.domain.columns import Codes, Column, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.bundle.file_formats import (
@@ -47,7 +47,7 @@ def read_records(path: Path, domain: Domain) -> tuple[Codes, Codes]:
         ValueError: The file does not hold records of this domain.
     """
     schema = schema_of(domain)
-    coders = [_coder(column) for column in domain.columns]
+    coders = [coder_of(column) for column in domain.columns]
     cells, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for batch in read_batches(path, schema):
         # Records are written cell by cell, so that this holds some K cells in all.
@@ -69,7 +69,7 @@ def read_counts(path: Path, domain: Domain, name: str) -> tuple[Codes, Codes]:
     import pyarrow as pa
 
     schema = schema_of(domain).append(pa.field(name, pa.int64(), nullable=False))
-    coders = [_coder(column) for column in domain.columns]
+    coders = [coder_of(column) for column in domain.columns]
     cells, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for batch in read_batches(path, schema):
         cells.append(_cells(batch, schema, domain, coders))
@@ -97,55 +97,12 @@ def read_figures(
 
     schema = schema_of(domain)
     whole = pa.schema([*schema, *(pa.field(name, pa.float64()) for name in names)])
-    coders = [_coder(column) for column in domain.columns]
+    coders = [coder_of(column) for column in domain.columns]
     cells, figures = [np.zeros(0, np.int64)], [np.zeros((len(names), 0))]
     for batch in read_batches(path, whole):
         cells.append(_cells(batch, schema, domain, coders))
         figures.append(np.array([batch.column(name).to_numpy(False) for name in names], float))
     return np.concatenate(cells), list(np.concatenate(figures, axis=1))
-
-
-def read_codes(
-    path: Path, domain: Domain, *, spread: bool, every: int = 1
-) -> list[NDArray[np.int64]]:
-    """The codes of records, which may have too many combinations to be named by a cell.
-
-    Args:
-        path: Of the file.
-        domain: Its columns.
-        spread: Whether values lie anywhere within their cells.
-        every: Of so many records the first is read.
-
-    Returns:
-        Per column int64[records].
-
-    Raises:
-        ValueError: The file does not hold records of this domain.
-    """
-    schema = schema_of(domain, spread=spread)
-    coders = [
-        _spread_coder(column) if spread and column.ends else _coder(column)
-        for column in domain.columns
-    ]
-    parts: list[list[Codes]] = [[np.zeros(0, np.int64)] for _ in coders]
-    before = 0
-    for batch in read_batches(path, schema):
-        rows = np.arange(-before % every, batch.num_rows, every)
-        before += batch.num_rows
-        for part, column, coder in zip(parts, domain.columns, coders, strict=True):
-            part.append(coder(batch.column(column.name).take(rows)))
-    return [np.concatenate(part) for part in parts]
-
-
-def _spread_coder(column: Column) -> Coder:
-    """A function from values within a column's cells, an Arrow array, to codes int64[rows]."""
-    import pyarrow as pa
-
-    def coded(values: Any) -> Codes:
-        own = values.cast(pa.date32()) if isinstance(column, Date) else values
-        return np.array([column.code_of(each) for each in own.to_pylist()], dtype=np.int64)
-
-    return coded
 
 
 def _cells(batch: Any, schema: pa.Schema, domain: Domain, coders: list[Coder]) -> Codes:
@@ -161,7 +118,7 @@ def _cells(batch: Any, schema: pa.Schema, domain: Domain, coders: list[Coder]) -
     return domain.encode(codes)
 
 
-def _coder(column: Column) -> Coder:
+def coder_of(column: Column) -> Coder:
     """A function from a column's public values, an Arrow array, to its codes int64[rows]."""
     of_values = _ruled(column) if isinstance(column, Integer) else _listed(column)
 

@@ -70,7 +70,7 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = _handlers()
+    before = ending_handlers()
     came: list[int] = []
     waiting = True
 
@@ -93,41 +93,7 @@ def uninterrupted() -> Iterator[None]:
                 stack.callback(signal.signal, number, handler)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise what a signal raised in the block, where a library made an error of its own of it.
-
-    DuckDB says "Query interrupted", whatever the handler of the signal has raised.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = _handlers()
-    raised: list[BaseException] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        try:
-            before[signal.Signals(number)](number, frame)
-        except BaseException as error:
-            raised.append(error)
-            raise
-
-    try:
-        for number in before:
-            signal.signal(number, note)
-        yield
-    except Exception:
-        if not raised:
-            raise
-    finally:
-        with ExitStack() as stack:  # each handler returns, come what may
-            for number, handler in before.items():
-                stack.callback(signal.signal, number, handler)
-    if raised:
-        raise raised.pop()
-
-
-def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
+def ending_handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
     """Those of signals that end a run, as far as they are functions."""
     return {number: handler for number in _ENDING if callable(handler := signal.getsignal(number))}
 

@@ -1,4 +1,4 @@
-"""The files of a table's confidence bands, and what a reader is told of them."""
+"""The files of a table's confidence bands, and their part of the report."""
 
 from __future__ import annotations
 
@@ -93,27 +93,6 @@ def _limits_out_of_order(
             in_order = (low >= 0) & (low <= high) & (high <= most)
             wrong += int(np.count_nonzero(~in_order))
     return {"limits out of order": wrong}
-
-
-def band_advice(name: str, knobs: BandKnobs | None) -> str:
-    """What a reader of the bundle has to know of a product's bands; may be empty."""
-    if knobs is None or not knobs.bands:
-        return ""
-    files = " and ".join(f"`{stem_of(name, band)}`" for band in knobs.bands)
-    return f" {files}: limits for all cells at once, at level {knobs.confidence:g}."
-
-
-def band_note(knobs: BandKnobs | None) -> dict[str, str]:
-    """What bands mean, as a paragraph by its topic; none where there are no bands."""
-    if knobs is None or not knobs.bands:
-        return {}
-    return {
-        "bands": "**Bands** are limits that hold for all rows of a file at once, noise included, "
-        "whatever the records are. `count_lower` and `count_upper` are about the records that were "
-        "counted; `share_lower` and `share_upper` about the law of which those are independent "
-        "draws. Either pair has the stated level by itself. In a cumulative band each row is about "
-        "its cell and all before it."
-    }
 
 
 def band_blocks(

@@ -38,7 +38,7 @@ from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import Rows, cell_rows, read_records, record_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
-from statpress.tasks.products.band_files import band_advice, band_blocks, band_note, band_tables
+from statpress.tasks.products.band_files import band_blocks, band_tables, stem_of
 from statpress.tasks.products.copied_records import NOTE, Batches, advice, copies_table, from_copies
 from statpress.tasks.products.distributions import (
     CERTAIN,
@@ -97,6 +97,13 @@ _READ_UNLISTED = (
     "pattern the codes of every column that it names, from first to last; a value's code is its "
     "place, from 0, among the column's declared cells, then `other`, then null. `absent`: how "
     "many absent records the mechanism gave, with its noise if it adds any."
+)
+_OF_BANDS = (
+    "**Bands** are limits that hold for all rows of a file at once, noise included, "
+    "whatever the records are. `count_lower` and `count_upper` are about the records that were "
+    "counted; `share_lower` and `share_upper` about the law of which those are independent "
+    "draws. Either pair has the stated level by itself. In a cumulative band each row is about "
+    "its cell and all before it."
 )
 
 
@@ -291,7 +298,8 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         """What no file holds, and what bands are, by topic."""
         words = unlisted_in_words(product.domain)
         notes = {"not in any file": f"**Not in any file.** {words} {_READ_UNLISTED}"}
-        return (notes if words else {}) | band_note(product.further)
+        bands = product.further is not None and product.further.bands
+        return (notes if words else {}) | ({"bands": _OF_BANDS} if bands else {})
 
 
 def _cell_figures(
@@ -626,8 +634,11 @@ class Table(CountsProduct):
             f"- `{product.name}`: a table of {self.cells_in_words(product.domain)} by the "
             f"mechanism `{product.mechanism.name}`; {self.typical_error(product, plan)} Use "
             "`estimate` with its standard error, or `projected` as a table of counts."
-            f"{band_advice(product.name, product.further)}"
         )
+        knobs: BandKnobs | None = product.further
+        if knobs is not None and knobs.bands:
+            files = " and ".join(f"`{stem_of(product.name, band)}`" for band in knobs.bands)
+            item += f" {files}: limits for all cells at once, at level {knobs.confidence:g}."
         return ReaderWords(item, self.notes(product))
 
     def part(

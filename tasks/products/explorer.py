@@ -13,12 +13,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.columns import Codes, Column, Date
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.fieller import cautious_quantile, normal_quantile
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.linear_moments import Interval
@@ -26,11 +28,15 @@ from statpress.mechanisms.marginals.residuals import NOT_TOGETHER, NoisyMarginal
 from statpress.mechanisms.marginals.residuals import subgroups as parts_of
 from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.postprocessing.covariance import strength
-from statpress.tasks.bundle.rows import read_codes
+from statpress.tasks.bundle.file_formats import read_batches, schema_of
+from statpress.tasks.bundle.rows import Coder, coder_of
 from statpress.tasks.pages.blocks import Explorer, Relation, Relations, Share
 from statpress.tasks.products.answer_words import caveats, named_cells, standing
 from statpress.tasks.products.distributions import Distribution, cell_names, display_order
 from statpress.tasks.products.publication import size_stated
+
+if TYPE_CHECKING:
+    pass
 
 Fields = Mapping[str, Mapping[str, Any]]
 
@@ -299,3 +305,46 @@ def _in_words(found: Interval) -> str:
         return f"at most {100 * max(found.upper, 0.0):.{digits}f}\N{NO-BREAK SPACE}%"
     share, give = f"{100 * found.value:.{digits}f}", f"{reach:.{digits}f}"
     return f"{share}\N{NO-BREAK SPACE}% (±\N{NO-BREAK SPACE}{give})"
+
+
+def read_codes(
+    path: Path, domain: Domain, *, spread: bool, every: int = 1
+) -> list[NDArray[np.int64]]:
+    """The codes of records, which may have too many combinations to be named by a cell.
+
+    Args:
+        path: Of the file.
+        domain: Its columns.
+        spread: Whether values lie anywhere within their cells.
+        every: Of so many records the first is read.
+
+    Returns:
+        Per column int64[records].
+
+    Raises:
+        ValueError: The file does not hold records of this domain.
+    """
+    schema = schema_of(domain, spread=spread)
+    coders = [
+        _spread_coder(column) if spread and column.ends else coder_of(column)
+        for column in domain.columns
+    ]
+    parts: list[list[Codes]] = [[np.zeros(0, np.int64)] for _ in coders]
+    before = 0
+    for batch in read_batches(path, schema):
+        rows = np.arange(-before % every, batch.num_rows, every)
+        before += batch.num_rows
+        for part, column, coder in zip(parts, domain.columns, coders, strict=True):
+            part.append(coder(batch.column(column.name).take(rows)))
+    return [np.concatenate(part) for part in parts]
+
+
+def _spread_coder(column: Column) -> Coder:
+    """A function from values within a column's cells, an Arrow array, to codes int64[rows]."""
+    import pyarrow as pa
+
+    def coded(values: Any) -> Codes:
+        own = values.cast(pa.date32()) if isinstance(column, Date) else values
+        return np.array([column.code_of(each) for each in own.to_pylist()], dtype=np.int64)
+
+    return coded

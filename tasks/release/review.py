@@ -90,6 +90,34 @@ class Prepared:
         noted = self.charge.publication
         return Path(noted.body["bundle"]) if noted else None
 
+    @classmethod
+    @step("describe bundle")
+    def described(cls, home: Home, run_id: str) -> Prepared:
+        """What was prepared by one run, whatever was decided about it since."""
+        return _titled(_prepared(home, _charge_of(home, run_id), run_id))
+
+    @classmethod
+    @step("check approval")
+    def approved(cls, home: Home, run_id: str) -> Prepared:
+        """Replay the ledger, which checks every signature in it, and find the approval of a run."""
+        charge = _charge_of(home, run_id)
+        status = charge.status if charge else None
+        if charge and charge.decision and status in {Status.APPROVED, Status.PUBLISHED}:
+            return _prepared(home, charge, run_id)
+        flaws = {
+            None: "The ledger has no charge of this run.",
+            Status.PREPARED: "The bundle waits for its approval.",
+            Status.REJECTED: "The bundle was rejected.",
+            Status.PUBLISHED: "This run was published without a review.",
+        }
+        flaw = flaws.get(status, f"The run is {status}: there is no bundle that was prepared.")
+        step = (
+            "" if status is Status.PREPARED else "'statpress ledger charge-history' lists the runs."
+        )
+        if status is Status.REJECTED:
+            step = f"Its budget stays spent; delete the folder {home.root / PREPARED / run_id}."
+        raise ApprovalError(flaw, where=f"run {run_id!r}", next_step=step)
+
     @contextmanager
     def open_publication(self, home: Home) -> Iterator[Path]:
         """Claim the folder beside the final place where the copy is made; it goes in any case."""
@@ -192,12 +220,6 @@ def waiting(home: Home) -> list[Prepared]:
         for run_id, charge in charges.items()
         if charge.status in {Status.PREPARED, Status.APPROVED}
     ]
-
-
-@step("describe bundle")
-def describe_waiting(home: Home, run_id: str) -> Prepared:
-    """What was prepared by one run, whatever was decided about it since."""
-    return _titled(_prepared(home, _charge_of(home, run_id), run_id))
 
 
 def decide(
@@ -337,20 +359,6 @@ def check_decided(context: RunContext, dataset: str) -> None:
         )
 
 
-@step("find prepared bundle")
-def is_prepared(home: Home, run_id: str) -> bool:
-    """Whether a run has prepared its bundle, also if that was decided about since."""
-    charge = _charge_of(home, run_id)
-    return charge is not None and charge.preparation is not None
-
-
-@step("record decision")
-def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: str) -> Status:
-    """Record what a person wrote into a form; nobody vouches for who they are."""
-    decide(home, run_id, decision, reason=reason, by=by)
-    return Status.APPROVED if decision == "approve" else Status.REJECTED
-
-
 def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> Entry:
     """Note a whole bundle as published or as prepared, where a run ended before it could.
 
@@ -391,26 +399,6 @@ def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> E
         entry = ledger.publish(**noted, bundle=place)
     point_latest(Path(place))
     return entry
-
-
-@step("check approval")
-def check_approval(home: Home, run_id: str) -> Prepared:
-    """Replay the ledger, which checks every signature in it, and find the approval of a run."""
-    charge = _charge_of(home, run_id)
-    status = charge.status if charge else None
-    if charge and charge.decision and status in {Status.APPROVED, Status.PUBLISHED}:
-        return _prepared(home, charge, run_id)
-    flaws = {
-        None: "The ledger has no charge of this run.",
-        Status.PREPARED: "The bundle waits for its approval.",
-        Status.REJECTED: "The bundle was rejected.",
-        Status.PUBLISHED: "This run was published without a review.",
-    }
-    flaw = flaws.get(status, f"The run is {status}: there is no bundle that was prepared.")
-    step = "" if status is Status.PREPARED else "'statpress ledger charge-history' lists the runs."
-    if status is Status.REJECTED:
-        step = f"Its budget stays spent; delete the folder {home.root / PREPARED / run_id}."
-    raise ApprovalError(flaw, where=f"run {run_id!r}", next_step=step)
 
 
 def check_sealed(folder: Path, seal: str, place: str, *, prepared: bool) -> None:

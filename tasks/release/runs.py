@@ -14,7 +14,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,10 @@ def publishing_key(release: Release) -> Ed25519PrivateKey | None:
         raise
 
 
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
     """The open places of one run; its ``repr`` shows the run's id only.
@@ -91,7 +95,7 @@ class Run:
     building: Path
     target: Path
     advance: Callable[[int], None]
-    started: datetime.datetime
+    started: datetime.datetime = field(default_factory=_now)
     snapshot: Snapshot
     signer: Ed25519PrivateKey | None = None
     rehearsal: bool = False
@@ -174,7 +178,7 @@ def open_run(
         beside = waiting if reviewed else directory
         building = claim(beside / f"{BUILDING}{run_id}")
         for place in dict.fromkeys((directory, beside)):
-            _check_space(place, work, plan, len(release.config.publish.formats))
+            check_space(place, work, plan, len(release.config.publish.formats))
         yield Run(
             context=context,
             reviewed=reviewed,
@@ -183,50 +187,9 @@ def open_run(
             building=building,
             target=target,
             advance=advance,
-            started=_now(),
             signer=key,
             snapshot=Snapshot(work),
         )
-
-
-@contextmanager
-def open_rehearsal(
-    context: RunContext,
-    release: Release,
-    plan: Plan,
-    directory: Path,
-    advance: Callable[[int], None],
-) -> Iterator[Run]:
-    """Claim the places of a rehearsal, whose bundle never lies where releases do."""
-    home, run_id = context.home, context.run_id
-    publishing, real = release.located(release.config.publish.directory), directory.resolve()
-    if publishing.resolve() in (real, *real.parents):
-        raise OutputNotWritableError(
-            "A rehearsal does not go into the publishing directory.",
-            where=str(directory),
-            next_step="Name another folder with --directory.",
-        )
-    with claims() as claim:
-        work = claim(home.folder("work") / run_id)
-        make_directory(directory, home)
-        remove_abandoned(directory, BUILDING)
-        _check_space(directory, work, plan, len(release.config.publish.formats))
-        yield Run(
-            context=context,
-            reviewed=False,
-            insecure_seed=None,
-            work=work,
-            building=claim(directory / f"{BUILDING}{run_id}"),
-            target=directory / f"{_stamped_name(release, run_id)}-NOT-PUBLISHABLE",
-            advance=advance,
-            started=_now(),
-            snapshot=Snapshot(work),
-            rehearsal=True,
-        )
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 @contextmanager
@@ -284,11 +247,11 @@ def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> st
     """The declared name, or the dataset with time and run; tests are marked."""
     name = release.config.publish.name
     if name is None:
-        name = _stamped_name(release, run_id)
+        name = stamped_name(release, run_id)
     return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
 
 
-def _stamped_name(release: Release, run_id: str) -> str:
+def stamped_name(release: Release, run_id: str) -> str:
     """The dataset with time and run, whose id names a rehearsal as such."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in release.config.dataset)
@@ -317,7 +280,7 @@ def make_directory(directory: Path, home: Home) -> None:
         raise OutputNotWritableError(f"The publishing directory {reason}.", where=str(directory))
 
 
-def _check_space(directory: Path, work: Path, plan: Plan, n_formats: int) -> None:
+def check_space(directory: Path, work: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
     from statpress.tasks.source.scanning import bytes_per_record  # takes long
 

@@ -364,7 +364,7 @@ def point_latest(bundle: Path) -> None:
         os.replace(fresh, link)
 
 
-_NOT_REFRESHED = (
+NOT_REFRESHED = (
     "The release is published, and the page of its series is as it was: {} "
     "Then 'statpress series CONFIG' makes it anew."
 )
@@ -395,7 +395,7 @@ def refresh_page(context: RunContext, bundle: Path, *, told_to_end: bool = False
             raise
         flaw = getattr(error, "what", "")
     said = "the run was told to end." if told_to_end else flaw
-    context.notify(_NOT_REFRESHED.format(said))
+    context.notify(NOT_REFRESHED.format(said))
     context.deliver_notices()
     return told_to_end
 
@@ -407,17 +407,3 @@ def _refresh(context: RunContext, folder: Path) -> None:
 
     del context
     write_series(folder)
-
-
-def page_flaw(bundle: Path) -> str:
-    """Make the page anew outside of a run; why it could not be, empty if it was."""
-    from statpress.tasks.report.series_page import write_series
-
-    folder = folder_of_series(bundle)
-    try:
-        if folder is not None:
-            write_series(folder)
-    except Exception as error:
-        what = error.what if isinstance(error, StatpressError) else f"{type(error).__name__}."
-        return _NOT_REFRESHED.format(what)
-    return ""

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from statpress.mechanisms.errors import InternalError, OutputNotWritableError, StatpressError
-from statpress.tasks.private_zone.guards import interruptible
+from statpress.tasks.private_zone.guards import ending_handlers
 
 PRIVATE = logging.getLogger("statpress.private")
 PRIVATE.propagate = False
@@ -55,6 +59,40 @@ def guarded(
     raise failure or InternalError("Counting failed.", where=where)
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise what a signal raised in the block, where a library made an error of its own of it.
+
+    DuckDB says "Query interrupted", whatever the handler of the signal has raised.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = ending_handlers()
+    raised: list[BaseException] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        try:
+            before[signal.Signals(number)](number, frame)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        for number in before:
+            signal.signal(number, note)
+        yield
+    except Exception:
+        if not raised:
+            raise
+    finally:
+        with ExitStack() as stack:  # each handler returns, come what may
+            for number, handler in before.items():
+                stack.callback(signal.signal, number, handler)
+    if raised:
+        raise raised.pop()
+
+
 def new_file(path: Path, mode: int = 0o600) -> FileIO:
     """A new file, its owner's only from the start, without a buffer left to write at the end."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
@@ -65,12 +103,6 @@ def write_all(file: FileIO, data: memoryview) -> None:
     """Write all bytes, whatever the system takes at once."""
     while data:
         data = data[file.write(data) :]
-
-
-def write_new(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a new file that is its owner's only from the start."""
-    with new_file(path, mode) as file:
-        write_all(file, memoryview(text.encode("utf-8")))
 
 
 def text_of_owner(path: Path, longest: int) -> tuple[bytes, str]:

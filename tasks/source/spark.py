@@ -44,7 +44,7 @@ from statpress.tasks.source.engine import (
     shared_columns,
 )
 from statpress.tasks.source.files import changed
-from statpress.tasks.source.guarding import guarded, new_file, write_new
+from statpress.tasks.source.guarding import guarded, new_file, write_all
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -509,3 +509,9 @@ def _whole(table: pa.Table) -> pa.Table:
 
 def _guarded(source: SparkSource, run: Callable[[], _Result]) -> _Result:
     return guarded(source.where, run, lambda error: failure_of(error, source.where))
+
+
+def write_new(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a new file that is its owner's only from the start."""
+    with new_file(path, mode) as file:
+        write_all(file, memoryview(text.encode("utf-8")))

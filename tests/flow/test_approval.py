@@ -23,7 +23,7 @@ from requirements import lacking
 
 import statpress.flows.deployed
 from statpress.flows import release as flow
-from statpress.flows.deployed import check_unsigned, form_text
+from statpress.flows.deployed import check_unsigned, form_text, is_prepared, record_unsigned
 from statpress.flows.runner import plain_context, run_publication
 from statpress.mechanisms.errors import (
     ApprovalError,
@@ -50,15 +50,7 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext, Silent
 from statpress.tasks.release import review
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.review import (
-    decide,
-    describe_waiting,
-    is_prepared,
-    note_bundle,
-    record_unsigned,
-    waiting,
-    write_statement,
-)
+from statpress.tasks.release.review import decide, note_bundle, waiting, write_statement
 from statpress.tasks.release.runs import Outcome
 
 
@@ -409,7 +401,7 @@ def killed(act: Callable[[], Any]) -> None:
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
-STEPS = ["check_approval", "find_moved", "copy_bundle", "move_into_place", "note_publication"]
+STEPS = ["approved", "find_moved", "copy_bundle", "move_into_place", "note_publication"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -420,15 +412,14 @@ def test_publishing_killed_at_any_step_is_begun_again(
     approve(office)
     before = contents(office.prepared)
     with monkeypatch.context() as patch:
-        place = review.Prepared if hasattr(review.Prepared, step) else flow
-        honest = getattr(place, step)
+        honest = getattr(review.Prepared, step)
 
         def ends(*args: Any, **kwargs: Any) -> None:
             if after:
                 honest(*args, **kwargs)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        patch.setattr(place, step, ends)
+        patch.setattr(review.Prepared, step, ends)
         killed(lambda: publish(RUN, home=office.home))
     outcome = publish(RUN, home=office.home)
     assert outcome.bundle == office.target
@@ -497,7 +488,7 @@ def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
 
 def test_one_publishes_at_a_time(office: Office) -> None:
     approve(office)
-    approved = review.check_approval(office.home, RUN)
+    approved = review.Prepared.approved(office.home, RUN)
     claim = approved.open_publication(office.home)
     with claim, pytest.raises(OutputNotWritableError, match="at work"):
         publish(RUN, home=office.home)
@@ -736,11 +727,11 @@ def test_a_form_is_for_accounts_without_signatures_and_shows_public_facts(
     with pytest.raises(ApprovalError, match="not by a form"):
         check_unsigned(office.home, "census")
     assert is_prepared(office.home, RUN) and not is_prepared(office.home, "f" * 32)
-    text = form_text(describe_waiting(office.home, RUN))
+    text = form_text(review.Prepared.described(office.home, RUN))
     for part in ("Wages", "census", "0.5", "`" + str(office.target) + "`"):
         assert part in text
     with pytest.raises(ApprovalError):
-        describe_waiting(office.home, "f" * 32)
+        review.Prepared.described(office.home, "f" * 32)
 
     small = Office(tmp_path / "small", approvers=(), unsigned=True)
     check_unsigned(small.home, "census")
@@ -748,4 +739,4 @@ def test_a_form_is_for_accounts_without_signatures_and_shows_public_facts(
         words = {"decision": "reject", "reason": "too fine", "by": "A. Officer"}
         assert record_unsigned(small.home, RUN, **words) is status
     assert is_prepared(small.home, RUN)
-    assert "Wages" in form_text(describe_waiting(small.home, RUN))
+    assert "Wages" in form_text(review.Prepared.described(small.home, RUN))

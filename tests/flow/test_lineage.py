@@ -28,7 +28,7 @@ from statpress.flows.release import publish
 from statpress.mechanisms.errors import QualityGateError, StatpressError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration import lineage
-from statpress.tasks.release.review import record_unsigned
+from statpress.tasks.release.review import decide
 
 needed("openlineage.client")
 
@@ -191,9 +191,7 @@ def test_a_bundle_that_waits_is_complete_once_it_is_published(
     prepared = agency.run()
     assert receiver.kinds() == ["START", "OTHER"]
     assert not receiver.events[1]["outputs"]
-    record_unsigned(
-        agency.home, prepared.run_id, decision="approve", reason="fine", by="an officer"
-    )
+    decide(agency.home, prepared.run_id, "approve", reason="fine", by="an officer")
     published = publish(agency.context(), prepared.run_id)
     assert receiver.kinds() == ["START", "OTHER", "COMPLETE"]
     (bundle,) = receiver.events[2]["outputs"]

@@ -27,12 +27,12 @@ from statpress.mechanisms.errors import ConfigError, OutputNotWritableError, Que
 from statpress.mechanisms.places.placed_records import PlacesOfRecords
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.bundle.rows import read_codes
 from statpress.tasks.catalogues import sdmx
 from statpress.tasks.catalogues.metadata_files import changed_metadata
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.products.explorer import read_codes
 from statpress.tasks.products.noisy_tables import published_marginals, published_places
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.audit import audit

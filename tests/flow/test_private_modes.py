@@ -20,7 +20,7 @@ from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import RunContext, Silent
-from statpress.tasks.source import guarding
+from statpress.tasks.source import spark
 
 PRODUCTS = """\
 products:
@@ -88,9 +88,9 @@ def test_a_new_file_has_its_mode_from_the_start(
     def looking(file: FileIO, data: memoryview) -> None:
         modes.append(os.fstat(file.fileno()).st_mode & 0o777)
 
-    monkeypatch.setattr(guarding, "write_all", looking)
-    guarding.write_new(tmp_path / "a", "x")
-    guarding.write_new(tmp_path / "b", "x", mode=0o700)
+    monkeypatch.setattr(spark, "write_all", looking)
+    spark.write_new(tmp_path / "a", "x")
+    spark.write_new(tmp_path / "b", "x", mode=0o700)
     assert modes == [0o600, 0o700]
     with pytest.raises(FileExistsError):
-        guarding.write_new(tmp_path / "a", "x")
+        spark.write_new(tmp_path / "a", "x")

@@ -34,7 +34,7 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration.monitoring import series_text
 from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.review import note_bundle, record_unsigned
+from statpress.tasks.release.review import decide, note_bundle
 from statpress.tasks.release.series_periods import calendar_of
 from statpress.tasks.release.succession import propose
 
@@ -375,8 +375,8 @@ def test_the_next_period_is_released_once_one_waits_for_its_approval(office: Off
         runs = list(ledger.state().charges)
     assert statuses == [Status.PREPARED] * 2
     assert not (office.agency.releases / "lfs" / "latest").exists()
-    record_unsigned(office.agency.home, runs[0], decision="reject", reason="wrong", by="officer")
-    record_unsigned(office.agency.home, runs[1], decision="approve", reason="right", by="officer")
+    decide(office.agency.home, runs[0], "reject", reason="wrong", by="officer")
+    decide(office.agency.home, runs[1], "approve", reason="right", by="officer")
     place = run_publication(office.context(), runs[1]).bundle
     assert place.parent.name == "2026-02" and office.latest == Path("2026-02") / place.name
     released, _, said = office.release_due()

@@ -30,7 +30,7 @@ from statpress.tasks.bundle.manifest import seal
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.release.opened import open_release
-from statpress.tasks.release.review import note_bundle, record_unsigned
+from statpress.tasks.release.review import decide, note_bundle
 from statpress.tasks.release.succession import propose
 from statpress.tasks.report import series_page
 from statpress.tasks.report.series_data import COLUMNS, KEYS, SeriesData
@@ -422,7 +422,7 @@ def test_whoever_publishes_refreshes_the_page(agency: Any, monkeypatch: pytest.M
     with Ledger.open(agency.home.ledger) as ledger:
         (run,) = ledger.state().charges
     assert not folder_of(office).joinpath(PAGE).exists()
-    record_unsigned(agency.home, run, decision="approve", reason="right", by="officer")
+    decide(agency.home, run, "approve", reason="right", by="officer")
     run_publication(office.context(), run)
     assert "1 of 1" in page_of(office)
 

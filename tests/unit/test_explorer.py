@@ -20,12 +20,13 @@ from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.mechanism import Target
-from statpress.tasks.bundle.rows import code_rows, read_codes, write_rows
+from statpress.tasks.bundle.rows import code_rows, write_rows
 from statpress.tasks.pages.blocks import Explorer, HeatMap, Page, Section
 from statpress.tasks.pages.charts import svg
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products import explorer as module
 from statpress.tasks.products.distributions import Distribution, display_order, joint_chart
+from statpress.tasks.products.explorer import read_codes
 
 COLUMNS: tuple[Column, ...] = (
     Categorical(name="sort", categories=("a", "b"), other=True, missing=True),

@@ -27,7 +27,7 @@ from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.noisy_quantile import OrderedCells
 from statpress.mechanisms.functions.learner import Axis
 from statpress.mechanisms.marginals.denoising import _similarity
-from statpress.tasks.bundle.rows import _coder, _gather
+from statpress.tasks.bundle.rows import _gather, coder_of
 from statpress.tasks.bundle.stat_tables import _is_day, _value_labels
 from statpress.tasks.catalogues.data_package import column_facts
 from statpress.tasks.catalogues.sdmx import Dimension
@@ -105,7 +105,7 @@ def test_a_description_and_a_file_give_the_same_codes_back(column: Column) -> No
     plain = dataclasses.replace(column, special=())  # type: ignore[call-arg]
     assert "special" not in describe_column(plain)
     codes = np.arange(column.size)
-    assert _coder(column)(_gather(column)(codes)).tolist() == codes.tolist()
+    assert coder_of(column)(_gather(column)(codes)).tolist() == codes.tolist()
 
 
 def test_a_range_holds_the_special_values_within_it() -> None:

@@ -26,7 +26,6 @@ from statpress.tasks.report.series_data import (
     SeriesBundle,
     SeriesData,
     changed,
-    csv_text,
 )
 from statpress.tasks.report.series_page import series_files, series_page
 
@@ -201,7 +200,7 @@ def calls(data: SeriesData) -> int:
     sys.setprofile(seen)
     try:
         series_page(data, ["series.csv"], pictures=True)
-        csv_text(data)
+        data.csv_text()
     finally:
         sys.setprofile(None)
     return count
