@@ -1,6 +1,6 @@
 """The release flow: one config in, one bundle out, published or prepared for its approval.
 
-The flows after it publish an approved bundle, and upload a published one.
+The flow after it publishes an approved bundle. Both upload what they have published.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statpress.configs.order import Order
 from statpress.mechanisms.errors import UploadError
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.drawing_workers import open_workers
-from statpress.tasks.orchestration.lineage import followed, tell_publication
+from statpress.tasks.orchestration.lineage import Lineage, followed
 from statpress.tasks.orchestration.monitoring import (
     DrawingProgress,
     name_publication,
@@ -257,6 +257,6 @@ def publish(context: RunContext, run_id: str) -> Outcome:
     told_to_end = refresh_page(context, outcome.bundle)
     show_release(context, outcome)
     show_approval(context, outcome)
-    tell_publication(context, outcome)
+    Lineage.of_publication(context, outcome).ended()
     targets = targets_in(outcome.bundle)
     return upload_release(context, outcome, targets, told_to_end=told_to_end)

@@ -14,7 +14,6 @@ from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, priva
 from statpress.flows.cli.review_commands import approvers
 from statpress.flows.facts import review_text
 from statpress.flows.terminal import table
-from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.pages.numbers import how_many
@@ -25,7 +24,6 @@ from statpress.tasks.release.runs import (
     sources_in_words,
     unfinished_in_words,
 )
-from statpress.tasks.release.series_periods import NOT_REFRESHED, folder_of_series
 
 if TYPE_CHECKING:
     from statpress.mechanisms.accounting.composition import Reading
@@ -242,6 +240,8 @@ def note(
 
 def _page_flaw(bundle: Path) -> str:
     """Make the page anew outside of a run; why it could not be, empty if it was."""
+    from statpress.mechanisms.errors import StatpressError
+    from statpress.tasks.release.series_periods import NOT_REFRESHED, folder_of_series
     from statpress.tasks.report.series_page import write_series
 
     folder = folder_of_series(bundle)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -73,6 +73,16 @@ class Lineage:
     dataset: str
     series: str | None
     outcome: Outcome | None = None
+
+    @classmethod
+    def of_publication(cls, context: RunContext, outcome: Outcome) -> Self:
+        """Of a bundle that was prepared for its approval and is published, by its own config."""
+        series = None
+        with suppress(OSError, ValueError, StatpressError):
+            text = (outcome.bundle / CONFIG).read_text(encoding="utf-8")
+            series = stated_series(parse(text, CONFIG).value)
+        name = None if series is None else series.name
+        return cls(context, outcome.run_id, outcome.dataset, name, outcome)
 
     def started(self, release: Release) -> None:
         """The run is about to open the source."""
@@ -161,16 +171,6 @@ def followed(context: RunContext, release: Release) -> Iterator[Lineage]:
     finally:
         if run.outcome is not None:
             run.ended()
-
-
-def tell_publication(context: RunContext, outcome: Outcome) -> None:
-    """Tell that the bundle of a run that was prepared for its approval is published."""
-    series = None
-    with suppress(OSError, ValueError, StatpressError):
-        text = (outcome.bundle / CONFIG).read_text(encoding="utf-8")
-        series = stated_series(parse(text, CONFIG).value)
-    name = None if series is None else series.name
-    Lineage(context, outcome.run_id, outcome.dataset, name, outcome).ended()
 
 
 def _be_quiet() -> None:
