@@ -77,8 +77,6 @@ _NO_PROOF = (
     "An audit can find a fault and is no proof of privacy: the guarantee rests on the mechanism's "
     "proof. It went by made-up data only; no source and no ledger was opened."
 )
-
-
 _HEADINGS = ["", "epsilon", "mu", "releases"]
 
 

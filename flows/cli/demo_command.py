@@ -43,8 +43,6 @@ BUDGETS = {
     "census2000": {"epsilon": "10", "delta": "1e-7"},
 }
 """Of the whole life of each dataset."""
-
-
 N_RECORDS = {"happiness": 17_137, "census2000": 29_501}
 """By table."""
 

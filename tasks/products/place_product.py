@@ -429,19 +429,10 @@ _NOTE = (
     "`statpress query`, not from the errors of its parts."
 )
 
-PLACE_FILES = TablesOfPlaces()
-
-
 CONFIDENCE = 0.95
-
-
 WIDE = 0.5
 """Half the width of an interval, as a part of its value, above which a place is hatched."""
-
-
 SHADES = 5
-
-
 MOST_FIGURES = 40_000
 """Of all levels and views; about 1 MB of a page."""
 
@@ -572,3 +563,6 @@ def _reach(figure: Interval, write: Callable[[float], str]) -> str:
     """The ends of an interval."""
     known = math.isfinite(figure.lower) and math.isfinite(figure.upper)
     return f"{write(figure.lower)} to {write(figure.upper)}" if known else "not bounded"
+
+
+PLACE_FILES = TablesOfPlaces()

@@ -360,11 +360,7 @@ def offers_of(
 
 PATIENCE = 30.0
 """Seconds that a fork may take longer than five times what this process took for its part."""
-
-
 T = TypeVar("T")
-
-
 R = TypeVar("R")
 
 
