@@ -517,7 +517,8 @@ def _poured(heights: Floats, rates: Floats, frequency: Floats, total: float) -> 
     grown = steepest ** (2 / 3)  # once: a power takes most of the time
 
     def at(level: float) -> Floats:
-        return np.maximum(grown * level ** (-2 / 3) - 1, 0.0) / rates
+        above: Floats = np.maximum(grown * level ** (-2 / 3) - 1, 0.0)
+        return above / rates
 
     high = float(steepest.max())
     low = high * 1e-12
