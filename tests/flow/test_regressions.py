@@ -111,6 +111,7 @@ def test_each_unit_counts_one_where_the_config_says_so(regressing: Any) -> None:
     regressing.replace("unit: record, n_records: 400",
                        f"unit: {{column: person, max_records: 2}}, n_units: {N // 2}")  # fmt: skip
     regressing.replace("dataset: models", "dataset: persons")
+    regressing.replace("epsilon: 60", "epsilon: 250")  # half as many units: less noise of each
     regressing.register(dataset="persons", epsilon="1000", unit="column person", unit_records=2,
                         n_records=N)  # fmt: skip
     with pytest.raises(StatpressError, match="nothing says what counts one"):
