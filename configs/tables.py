@@ -370,6 +370,18 @@ class Tables:
                 raise ConfigError(f"Persons have no column '{name}'.", where=name)
         return build_zero(where, columns)
 
+    def key_advice(self, fault: str) -> str:
+        """What to do about a fault of keys, by the declared names of tables and columns."""
+        (households, persons), key, by = self.names, self.households.key, self.persons.by
+        return {
+            KEY_TWICE: f"Give every household one row of its own in '{households}', by '{key}'.",
+            NO_KEY: f"Fill '{key}' in every row of '{households}'.",
+            PERSON_TWICE: f"Give each person of a household a '{self.persons.key}' of their own in "
+            f"'{persons}'.",
+            ORPHANS: f"Deliver the households that '{by}' of '{persons}' names, or leave such "
+            f"persons out: tables: {persons}: orphans: drop",
+        }[fault]
+
 
 def _with(sets: Mapping[str, Runs]) -> ZeroPattern:
     return ZeroPattern(tuple(sets.items()))
@@ -400,16 +412,3 @@ def key_faults(tables: Tables | None) -> tuple[str, ...]:
         return ()
     found = (KEY_TWICE, NO_KEY, PERSON_TWICE)
     return found if tables.persons.orphans == "drop" else (*found, ORPHANS)
-
-
-def key_advice(tables: Tables, fault: str) -> str:
-    """What to do about a fault of keys, by the declared names of tables and columns."""
-    (households, persons), key, by = tables.names, tables.households.key, tables.persons.by
-    return {
-        KEY_TWICE: f"Give every household one row of its own in '{households}', by '{key}'.",
-        NO_KEY: f"Fill '{key}' in every row of '{households}'.",
-        PERSON_TWICE: f"Give each person of a household a '{tables.persons.key}' of their own in "
-        f"'{persons}'.",
-        ORPHANS: f"Deliver the households that '{by}' of '{persons}' names, or leave such persons "
-        f"out: tables: {persons}: orphans: drop",
-    }[fault]

@@ -137,16 +137,14 @@ class SeriesPeriod:
         length = {"year": 4, "quarter": 7, "month": 7, "week": 10}[self.by]
         return self.start.isoformat()[:length], self.end.isoformat()[:length]
 
+    def due_from(self, lag: int, today: datetime.date) -> Iterator[SeriesPeriod]:
+        """The periods from this one on that may be released on a day, in order.
 
-def due_periods(first: SeriesPeriod, lag: int, today: datetime.date) -> Iterator[SeriesPeriod]:
-    """The periods from the first on that may be released on a day, in order.
-
-    Args:
-        first: Of the series.
-        lag: As of ``SeriesPeriod.due_on``.
-        today: The day.
-    """
-    period = first
-    while period.due_on(lag) <= today:
-        yield period
-        period = period.following
+        Args:
+            lag: As of ``SeriesPeriod.due_on``.
+            today: The day.
+        """
+        period = self
+        while period.due_on(lag) <= today:
+            yield period
+            period = period.following

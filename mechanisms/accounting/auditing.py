@@ -100,6 +100,30 @@ class Decisions:
         right, mistaken = (int((each >= threshold - _EQUAL).sum()) for each in (signed, -signed))
         return cls(right, mistaken, len(signed))
 
+    @classmethod
+    def learnt(cls, one: Floats, other: Floats) -> Decisions:
+        """Decisions by any figure of releases, the threshold from the first half of the runs.
+
+        Args:
+            one: float64[N], the figure in releases of ``one``.
+            other: float64[N], of ``other``.
+
+        Returns:
+            Those of the second half.
+        """
+        half = len(one) // 2
+        figures = np.concatenate([one[:half], other[:half]])
+        order = np.argsort(figures, kind="stable")
+        # Right decisions, if all above the i-th are taken for ``one``; and the other way round.
+        gained = np.cumsum(np.where(order < half, -1, 1))
+        ends = np.append(np.diff(figures[order]) > 0, True)
+        scores = np.where(ends, np.abs(gained), -1)
+        best = int(np.argmax(scores))
+        cut, above = figures[order[best]], gained[best] >= 0
+        right = ((one[half:] > cut) == above).sum() + ((other[half:] > cut) != above).sum()
+        runs = 2 * (len(one) - half)
+        return cls(int(right), runs - int(right), runs)
+
     def epsilon(self, delta: float, miss: float) -> float:
         """An epsilon that the smallest one at this delta exceeds, at least 0."""
         right, _ = rate_limits(self.right, self.runs, miss / 2)
@@ -176,27 +200,3 @@ class IdealTest:
     def contradicted_by(self, epsilon: float, mu: float) -> bool:
         """Whether bounds at ``ALARM_MISS`` exceed what is claimed."""
         return epsilon > self.epsilon or mu > self.mu
-
-
-def learnt_test(one: Floats, other: Floats) -> Decisions:
-    """Decisions by any figure of releases, the threshold from the first half of the runs.
-
-    Args:
-        one: float64[N], the figure in releases of ``one``.
-        other: float64[N], of ``other``.
-
-    Returns:
-        Those of the second half.
-    """
-    half = len(one) // 2
-    figures = np.concatenate([one[:half], other[:half]])
-    order = np.argsort(figures, kind="stable")
-    # Right decisions, if all above the i-th are taken for ``one``; and the other way round.
-    gained = np.cumsum(np.where(order < half, -1, 1))
-    ends = np.append(np.diff(figures[order]) > 0, True)
-    scores = np.where(ends, np.abs(gained), -1)
-    best = int(np.argmax(scores))
-    cut, above = figures[order[best]], gained[best] >= 0
-    right = ((one[half:] > cut) == above).sum() + ((other[half:] > cut) != above).sum()
-    runs = 2 * (len(one) - half)
-    return Decisions(int(right), runs - int(right), runs)

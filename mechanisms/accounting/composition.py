@@ -1,4 +1,4 @@
-"""Composition of privacy losses, and the odometer of a history of charges.
+"""Composition of privacy losses, conversions to epsilon, and the odometer of a history of charges.
 
 **Composition**, with a proven bracket around the exact answer. Equal kinds compose exactly where
 there is a formula: Gaussian losses add their mu squared (Dong, Roth and Su 2022, doi
@@ -48,32 +48,34 @@ from statpress.mechanisms.accounting.balls import (
     TRUNCATION,
     Above,
     Bounds,
+    ball,
     double_above,
     double_below,
     last_true,
     outwards,
 )
-from statpress.mechanisms.accounting.draws import DrawsLoss
+from statpress.mechanisms.accounting.draws import FEW_DRAWS, DrawsLoss
 from statpress.mechanisms.accounting.losses import (
     ConcentratedLoss,
     GaussianLoss,
     Order,
     PrivacyLoss,
-    epsilon_at,
-    epsilon_of_rho,
-    tail_of_rho,
 )
-from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.accounting.noise_losses import (
+    DiscreteGaussianLoss,
+    DiscreteLaplaceLoss,
+    ResampledGaussianLoss,
+)
 from statpress.mechanisms.accounting.privacy_loss_distributions import (
     Counts,
     account,
     equivalent_mu,
-    evaluation_cost,
-    is_sharp,
     reach,
+    tabulated,
 )
 
 _MOST_CELLS = 16  # of discrete Gaussian noise, whose constants cost the square
+_BITS = 192
 
 
 def counted(parts: Iterable[PrivacyLoss]) -> dict[PrivacyLoss, int]:
@@ -270,7 +272,7 @@ class ComposedLoss(PrivacyLoss):
     @functools.cached_property
     def _sharp(self) -> Counts:
         """The parts whose lower bounds are worth composing."""
-        return tuple((part, times) for part, times in self._counts if is_sharp(part))
+        return tuple((part, times) for part, times in self._counts if _is_sharp(part))
 
     @functools.cached_property
     def _spread(self) -> float:
@@ -292,10 +294,27 @@ class ComposedLoss(PrivacyLoss):
         return min(self._affordable(fine), self._coarse())
 
     def _affordable(self, h: float) -> float:
-        points = math.fsum(reach(part) * evaluation_cost(part) for part, _ in self._counts)
+        points = math.fsum(reach(part) * _evaluation_cost(part) for part, _ in self._counts)
         h = max(h, points / _POINTS)
         mantissa, exponent = math.frexp(h)  # a short mantissa: multiples of h are exact
         return math.ldexp(max(math.floor(mantissa * 8), 4) / 8, exponent)
+
+
+def _evaluation_cost(part: PrivacyLoss) -> int:
+    """What one evaluation of a curve costs, roughly, in those of the cheapest."""
+    part = tabulated(part)
+    if type(part) is DrawsLoss and part.draws > FEW_DRAWS:
+        return 30
+    if isinstance(part, ResampledGaussianLoss):
+        return 25  # of one point; many at once are cheap, but a finer grid costs more than it gains
+    return 12 if type(part) is DiscreteGaussianLoss else 1
+
+
+@functools.lru_cache(maxsize=512)
+def _is_sharp(part: PrivacyLoss) -> bool:
+    """Whether the lower bound on the curve is worth composing."""
+    low, high = part.delta(0.0)
+    return high - low < 1e-9
 
 
 @dataclass(frozen=True)
@@ -348,6 +367,74 @@ def _sum(values: Iterable[tuple[Bounds, int]]) -> Bounds:
         return Bounds(lower, outwards(total(highs)).upper)
 
 
+def epsilon_at(divergences: Sequence[tuple[float, float]], delta: float) -> float:
+    """The smallest epsilon >= 0 proven at delta by Rényi divergences.
+
+    Canonne, Kamath and Steinke (2020, arXiv 2004.00010), Proposition 12; infinity where nothing is
+    proven.
+
+    Args:
+        divergences: Pairs of an order above 1 and an upper bound on the divergence.
+        delta: In [0, 1).
+    """
+    if not 0 <= delta < 1:
+        raise ValueError("delta must be in [0, 1)")
+    if not all(1 < order < math.inf and value >= 0 for order, value in divergences):
+        raise ValueError("orders must be finite and above 1, divergences at least 0")
+    with ctx.workprec(_BITS):
+        found = (
+            _converted(arb(value), arb(order) - 1, delta)
+            for order, value in divergences
+            if value < math.inf and delta > 0
+        )
+        return min(found, default=math.inf)
+
+
+def epsilon_of_rho(rho: Decimal, delta: float) -> float:
+    """The smallest epsilon >= 0 proven at delta by rho-zCDP, D <= rho alpha.
+
+    The bound of epsilon_at has one minimum over t = alpha - 1, where
+    rho t^2 = log(1 / (delta alpha)). It is located in floating point, where a miss costs
+    accuracy but not validity, and evaluated once, rounded up.
+    """
+    if not (rho.is_finite() and rho >= 0 and 0 <= delta < 1):
+        raise ValueError("rho must be finite and at least 0, delta in [0, 1)")
+    if delta == 0 or rho == 0:
+        return math.inf if rho else 0.0
+    low, high, scale = -700.0, 700.0, float(rho)
+    for _ in range(64):
+        middle = (low + high) / 2
+        t = math.exp(middle)
+        if scale * t * t + math.log(delta) + math.log1p(t) < 0:
+            low = middle
+        else:
+            high = middle
+    with ctx.workprec(_BITS):
+        t_ball = arb(math.exp(high))
+        return _converted(ball(Fraction(rho)) * (1 + t_ball), t_ball, delta)
+
+
+def tail_of_rho(rho: Decimal, delta: Decimal | float) -> float:
+    """An epsilon that the privacy loss exceeds with probability at most delta.
+
+    rho + 2 sqrt(rho log(1/delta)) by Markov's inequality (Bun and Steinke 2016,
+    Proposition 1.3).
+    """
+    if not (rho.is_finite() and rho >= 0 and 0 <= delta <= 1):
+        raise ValueError("rho must be finite and at least 0, delta in [0, 1]")
+    if delta == 0 or rho == 0:
+        return math.inf if rho else 0.0
+    with ctx.workprec(_BITS):
+        exact, chance = ball(Fraction(rho)), Fraction(delta)
+        return outwards(exact + 2 * (exact * ball(1 / chance - 1).log1p()).sqrt()).upper
+
+
+def _converted(divergence: arb, t: arb, delta: float) -> float:
+    """Proposition 12 at order 1 + t, rounded up."""
+    share = t.log() - t.log1p()  # log(1 - 1/alpha), also for small t
+    return outwards(divergence + share - (arb(delta).log() + t.log1p()) / t).upper
+
+
 _STEP = Decimal("0.9")  # from level to level
 _CHARGED = Decimal("0.1")  # of delta, kept for the deltas charged with rho
 _UP = Context(prec=60, rounding=ROUND_CEILING)
@@ -368,49 +455,50 @@ class Reading:
     adaptive: float
     fixed: float
 
+    @classmethod
+    def of_history(
+        cls,
+        *,
+        epsilon: Decimal,
+        epsilon_delta: Decimal,
+        rho: Decimal,
+        rho_delta: Decimal,
+        anchor: Decimal | None,
+        delta: Decimal,
+        divergences: Sequence[tuple[float, float]] = (),
+    ) -> Reading:
+        """The tightest (epsilon, delta) readings of a history.
 
-def read_odometer(
-    *,
-    epsilon: Decimal,
-    epsilon_delta: Decimal,
-    rho: Decimal,
-    rho_delta: Decimal,
-    anchor: Decimal | None,
-    delta: Decimal,
-    divergences: Sequence[tuple[float, float]] = (),
-) -> Reading:
-    """The tightest (epsilon, delta) readings of a history.
+        Args:
+            epsilon: Sum of the charged epsilons.
+            epsilon_delta: Sum of the deltas charged with them.
+            rho: Sum of the charged rhos.
+            rho_delta: Sum of the deltas charged with them.
+            anchor: The registered limit of rho, where the policy *zcdp* was registered;
+                None for *basic*. Either way fixed before the first charge.
+            delta: Of the reading, in (0, 1).
+            divergences: Pairs (order, sum of upper bounds on the Rényi divergences of
+                that order), if every mechanism of the history is known; of whole losses, so that
+                the delta charged with rho has no part in them.
 
-    Args:
-        epsilon: Sum of the charged epsilons.
-        epsilon_delta: Sum of the deltas charged with them.
-        rho: Sum of the charged rhos.
-        rho_delta: Sum of the deltas charged with them.
-        anchor: The registered limit of rho, where the policy *zcdp* was registered;
-            None for *basic*. Either way fixed before the first charge.
-        delta: Of the reading, in (0, 1).
-        divergences: Pairs (order, sum of upper bounds on the Rényi divergences of
-            that order), if every mechanism of the history is known; of whole losses, so that the
-            delta charged with rho has no part in them.
-
-    Returns:
-        Epsilons rounded up; infinite if nothing holds at this delta.
-    """
-    if not 0 < delta < 1:
-        raise ValueError("delta must be in (0, 1)")
-    basic = double_above(epsilon) if epsilon_delta <= delta else math.inf
-    adaptive = basic
-    if anchor is not None:
-        charged = _DOWN.multiply(delta, _CHARGED)
-        levels = _DOWN.subtract(delta, charged)
-        adaptive = _levelled(rho, anchor, levels) if rho_delta <= charged else math.inf
-    fixed = min(basic, adaptive)
-    left = double_below(_DOWN.subtract(delta, rho_delta))
-    if left > 0:
-        fixed = min(fixed, epsilon_of_rho(rho, left))
-    if divergences:
-        fixed = min(fixed, epsilon_at(divergences, double_below(delta)))
-    return Reading(delta, adaptive, fixed)
+        Returns:
+            Epsilons rounded up; infinite if nothing holds at this delta.
+        """
+        if not 0 < delta < 1:
+            raise ValueError("delta must be in (0, 1)")
+        basic = double_above(epsilon) if epsilon_delta <= delta else math.inf
+        adaptive = basic
+        if anchor is not None:
+            charged = _DOWN.multiply(delta, _CHARGED)
+            levels = _DOWN.subtract(delta, charged)
+            adaptive = _levelled(rho, anchor, levels) if rho_delta <= charged else math.inf
+        fixed = min(basic, adaptive)
+        left = double_below(_DOWN.subtract(delta, rho_delta))
+        if left > 0:
+            fixed = min(fixed, epsilon_of_rho(rho, left))
+        if divergences:
+            fixed = min(fixed, epsilon_at(divergences, double_below(delta)))
+        return cls(delta, adaptive, fixed)
 
 
 def _levelled(rho: Decimal, anchor: Decimal, delta: Decimal) -> float:

@@ -9,10 +9,10 @@ not, the larger of both curves is that of a symmetric pair which dominates both 
 curve at a negative epsilon is 1 - exp(-e) + exp(-e) delta(e). Every result is a proven enclosure
 (mechanisms.accounting.balls).
 
-Here are what all losses share, the conversions from Rényi divergences and zero-concentrated privacy
-to epsilon and delta, and the losses with a formula for the curve: Gaussian, pure, of bounded range,
-of bounded divergence. ``noise_losses`` has integer noise, ``draws`` draws on a lattice,
-``composition`` several losses together.
+Here are what all losses share, and the losses with a formula for the curve: Gaussian, pure, of
+bounded range, of bounded divergence. ``noise_losses`` has integer noise, ``draws`` draws on a
+lattice, ``composition`` several losses together and the conversions from Rényi divergences and
+zero-concentrated privacy to epsilon.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -44,53 +43,6 @@ from statpress.mechanisms.accounting.balls import (
 from statpress.mechanisms.accounting.trade_off import conjugate, missed_at_least
 
 _BITS = 192
-
-
-def epsilon_at(divergences: Sequence[tuple[float, float]], delta: float) -> float:
-    """The smallest epsilon >= 0 proven at delta by Rényi divergences.
-
-    Canonne, Kamath and Steinke (2020, arXiv 2004.00010), Proposition 12; infinity where nothing is
-    proven.
-
-    Args:
-        divergences: Pairs of an order above 1 and an upper bound on the divergence.
-        delta: In [0, 1).
-    """
-    if not 0 <= delta < 1:
-        raise ValueError("delta must be in [0, 1)")
-    if not all(1 < order < math.inf and value >= 0 for order, value in divergences):
-        raise ValueError("orders must be finite and above 1, divergences at least 0")
-    with ctx.workprec(_BITS):
-        found = (
-            _converted(arb(value), arb(order) - 1, delta)
-            for order, value in divergences
-            if value < math.inf and delta > 0
-        )
-        return min(found, default=math.inf)
-
-
-def epsilon_of_rho(rho: Decimal, delta: float) -> float:
-    """The smallest epsilon >= 0 proven at delta by rho-zCDP, D <= rho alpha.
-
-    The bound of epsilon_at has one minimum over t = alpha - 1, where
-    rho t^2 = log(1 / (delta alpha)). It is located in floating point, where a miss costs
-    accuracy but not validity, and evaluated once, rounded up.
-    """
-    if not (rho.is_finite() and rho >= 0 and 0 <= delta < 1):
-        raise ValueError("rho must be finite and at least 0, delta in [0, 1)")
-    if delta == 0 or rho == 0:
-        return math.inf if rho else 0.0
-    low, high, scale = -700.0, 700.0, float(rho)
-    for _ in range(64):
-        middle = (low + high) / 2
-        t = math.exp(middle)
-        if scale * t * t + math.log(delta) + math.log1p(t) < 0:
-            low = middle
-        else:
-            high = middle
-    with ctx.workprec(_BITS):
-        t_ball = arb(math.exp(high))
-        return _converted(ball(Fraction(rho)) * (1 + t_ball), t_ball, delta)
 
 
 def delta_of_rho(rho: Fraction, epsilon: float) -> float:
@@ -120,27 +72,6 @@ def delta_of_rho(rho: Fraction, epsilon: float) -> float:
         log_delta = order * (exact * (1 + order) - arb(epsilon) + order.log())
         log_delta -= (1 + order) * order.log1p()
         return min(1.0, outwards(log_delta.exp()).upper, outwards((exact / 2).sqrt()).upper)
-
-
-def tail_of_rho(rho: Decimal, delta: Decimal | float) -> float:
-    """An epsilon that the privacy loss exceeds with probability at most delta.
-
-    rho + 2 sqrt(rho log(1/delta)) by Markov's inequality (Bun and Steinke 2016,
-    Proposition 1.3).
-    """
-    if not (rho.is_finite() and rho >= 0 and 0 <= delta <= 1):
-        raise ValueError("rho must be finite and at least 0, delta in [0, 1]")
-    if delta == 0 or rho == 0:
-        return math.inf if rho else 0.0
-    with ctx.workprec(_BITS):
-        exact, chance = ball(Fraction(rho)), Fraction(delta)
-        return outwards(exact + 2 * (exact * ball(1 / chance - 1).log1p()).sqrt()).upper
-
-
-def _converted(divergence: arb, t: arb, delta: float) -> float:
-    """Proposition 12 at order 1 + t, rounded up."""
-    share = t.log() - t.log1p()  # log(1 - 1/alpha), also for small t
-    return outwards(divergence + share - (arb(delta).log() + t.log1p()) / t).upper
 
 
 Order = Fraction | int | float

@@ -46,9 +46,8 @@ from flint import acb, arb, ctx
 
 from statpress.mechanisms.accounting import balls
 from statpress.mechanisms.accounting.balls import TRUNCATION, UNIT, Bounds, Floats, ball, outwards
-from statpress.mechanisms.accounting.draws import FEW_DRAWS, DrawsLoss, contour_delta
+from statpress.mechanisms.accounting.draws import DrawsLoss, contour_delta
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, ResampledGaussianLoss
 
 MOST_POINTS = 1 << 14
 """The longest transform; a wider lattice has no table."""
@@ -381,20 +380,3 @@ def equivalent_mu(part: PrivacyLoss) -> float:
     if advantage < _SMALL:
         return math.sqrt(2 * math.pi) * advantage
     return 2 * NormalDist().inv_cdf((1 + min(advantage, 1 - 1e-9)) / 2)
-
-
-def evaluation_cost(part: PrivacyLoss) -> int:
-    """What one evaluation of a curve costs, roughly, in those of the cheapest."""
-    part = tabulated(part)
-    if type(part) is DrawsLoss and part.draws > FEW_DRAWS:
-        return 30
-    if isinstance(part, ResampledGaussianLoss):
-        return 25  # of one point; many at once are cheap, but a finer grid costs more than it gains
-    return 12 if type(part) is DiscreteGaussianLoss else 1
-
-
-@functools.lru_cache(maxsize=512)
-def is_sharp(part: PrivacyLoss) -> bool:
-    """Whether the lower bound on the curve is worth composing."""
-    low, high = part.delta(0.0)
-    return high - low < 1e-9

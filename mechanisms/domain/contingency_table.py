@@ -315,26 +315,6 @@ class CodedColumns(Protocol):
         ...
 
 
-def counted_at(
-    chunks: Iterable[Mapping[int, NDArray[Any]]],
-    sizes: Sequence[int],
-    column: int,
-    places: Codes,
-    n: int,
-    group: tuple[int, ...],
-) -> Counts:
-    """``CodedColumns.table_at`` of chunks of records, with the codes of its columns."""
-    counting = GroupCounts([n if at == column else k for at, k in enumerate(sizes)],
-                           [(column, *group)])  # fmt: skip
-    kind = smallest_unsigned(n)
-    for chunk in chunks:
-        own = places[chunk[column]]
-        kept = own >= 0
-        codes = {other: chunk[other][kept] for other in group}
-        counting.add({column: own[kept].astype(kind), **codes})
-    return counting.tables()[0]
-
-
 def check_groups(
     domain: Domain,
     groups: Sequence[tuple[int, ...]],

@@ -7,8 +7,8 @@ description from which its loss and its evaluation follow without the learner.
 The sensitivity follows from the learner and all of the declared cells, so a description states
 it, in steps of the grid, and the loss is recomputed from what is stated.
 
-``exact_function`` gives the values on the confidential records, without noise, for the curator's
-report; they are private.
+``FunctionRelease.exact_function`` gives the values on the confidential records, without noise, for
+the curator's report; they are private.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -28,7 +29,7 @@ from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
-from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of, words_of
+from statpress.mechanisms.functions.function_targets import FunctionKnobs, words_of
 from statpress.mechanisms.functions.kernels import KernelDensity
 from statpress.mechanisms.functions.lattice_release import (
     BernsteinMechanism,
@@ -37,7 +38,7 @@ from statpress.mechanisms.functions.lattice_release import (
     integer_values,
     lattice_loss,
 )
-from statpress.mechanisms.functions.learner import Learner, Noise, least_error, least_gaussian_error
+from statpress.mechanisms.functions.learner import Learner, Noise
 from statpress.mechanisms.functions.polynomials import Floats, iterated_basis
 from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
 from statpress.mechanisms.functions.risk import expected_wrong
@@ -382,6 +383,21 @@ class FunctionRelease:
             shape=FunctionShape.of(tuple(texts["shape"].split(", "))),
         )
 
+    def exact_function(self, table: ContingencyTable) -> OnGrid:
+        """The function that was estimated, on a grid finer than its lattice; private.
+
+        Values beyond the declared magnitude are clipped, and a value that is not a number is 0, as
+        they were before the noise.
+        """
+        assert self.mechanism is not None
+        learner, variables = self.mechanism.learner, self.variables
+        steps = max(FINEST[len(variables)], self.degree)
+        values = np.nan_to_num(learner.values(table, steps), nan=0.0)
+        bounded = np.clip(values, -learner.magnitude, learner.magnitude)
+        shares = np.linspace(0, 1, steps + 1)
+        axes = tuple(np.minimum(v.lower + (v.upper - v.lower) * shares, v.upper) for v in variables)
+        return OnGrid(axes, self.factor * bounded)
+
 
 def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:
     """A density on the unit cube times this is one in the columns' own units; else 1."""
@@ -395,7 +411,7 @@ def _fitted(knobs: FunctionKnobs, domain: Domain, target: Target) -> BernsteinMe
 
     def at(cost: float | None) -> BernsteinMechanism:
         with_cost = dataclasses.replace(knobs, cost=cost)
-        return _best(knobs, learner_of(with_cost, domain, target.n_records), target)
+        return _best(knobs, with_cost.learner(domain, target.n_records), target)
 
     return at_default_cost(at) if knobs.cost_is_open else at(knobs.cost)
 
@@ -463,17 +479,30 @@ class OnGrid(NamedTuple):
         return np.stack([side.ravel() for side in sides], axis=1)
 
 
-def exact_function(release: FunctionRelease, table: ContingencyTable) -> OnGrid:
-    """The function that was estimated, on a grid finer than the lattice of the release; private.
+def least_error(shift: float, epsilon: float, n_records: int) -> float:
+    """A lower bound on the expected error of any epsilon-private release, for some data.
 
-    Values beyond the declared magnitude are clipped, and a value that is not a number is 0, as they
-    were before the noise.
+    Every further record adds the shift to the change at one point, so that moving m records changes
+    the function there by m times the shift. The answers to the two tables have likelihood ratios up
+    to exp(m epsilon), so one of them is nearer to the other's value with probability at least 1 /
+    (1 + exp(m epsilon)), and then in error by m shift / 2 (the paper's Proposition 8 in a form with
+    constants).
     """
-    assert release.mechanism is not None
-    learner, variables = release.mechanism.learner, release.variables
-    steps = max(FINEST[len(variables)], release.degree)
-    values = np.nan_to_num(learner.values(table, steps), nan=0.0)
-    bounded = np.clip(values, -learner.magnitude, learner.magnitude)
-    shares = np.linspace(0, 1, steps + 1)
-    axes = tuple(np.minimum(v.lower + (v.upper - v.lower) * shares, v.upper) for v in variables)
-    return OnGrid(axes, release.factor * bounded)
+    best = max(1, min(n_records, round(1.278 / epsilon)))  # where m / (1 + e^(m eps)) peaks
+    return max(
+        m * shift / 2 / (1 + math.exp(min(m * epsilon, 700.0)))
+        for m in {1, best, min(best + 1, n_records)}
+    )
+
+
+def least_gaussian_error(shift: float, mu: float, n_records: int) -> float:
+    """A lower bound on the expected error of any mu-GDP release, for some data.
+
+    As in ``least_error``, but tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022,
+    doi 10.1111/rssb.12454, Theorem 2.14), so one of the two answers is nearer to the other's value
+    with probability at least Phi(-m mu / 2).
+    """
+    best = max(1, min(n_records, round(1.504 / mu)))  # where m Phi(-m mu / 2) peaks
+    return max(
+        m * shift / 2 * NormalDist().cdf(-m * mu / 2) for m in {1, best, min(best + 1, n_records)}
+    )

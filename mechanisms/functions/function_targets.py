@@ -178,6 +178,42 @@ class FunctionKnobs:
             unimodal=self.unimodal,
         )
 
+    def learner(self, domain: Domain, n_records: int) -> Learner:
+        """The learner that a product declares.
+
+        The domain has the variables in their order, then the label or response.
+        """
+        names = [name for name in domain.names if name not in self.columns_beside]
+        if not 1 <= len(names) <= MOST_DIMENSIONS:
+            raise ConfigError(
+                f"A function has from 1 to {MOST_DIMENSIONS} variables, and here {len(names)}.",
+                where="columns",
+            )
+        if len(names) > 1 and (self.monotone or self.unimodal):
+            raise ConfigError(
+                "Only a function of one variable is fitted as a curve.", where="columns"
+            )
+        for column in domain.columns:
+            if column.n_values > MOST_VALUES:
+                raise ConfigError(
+                    f"Column '{column.name}' has more than {MOST_VALUES:,} values, too many for a "
+                    "function.",
+                    where="columns",
+                    next_step="Declare fewer bins or a larger width.",
+                )
+        axes = axes_of(domain, names)
+        if self.function is not None:
+            return _declared(self, axes)
+        if self.target in _LOSSES:
+            return _risk(self, axes, domain, n_records)
+        kernel = ProductKernel(self.kernel or "gaussian", axes, _bandwidths(self, axes, n_records))
+        if self.target == "kde":
+            return KernelDensity(kernel, n_records)
+        if self.target == "naive_bayes":
+            return NaiveBayes(kernel, _declared_column(self.label, domain), n_records)
+        response = Axis.of(_declared_column(self.response, domain))
+        return _regression(self, kernel, response, domain[names[0]])
+
 
 MOST_VALUES = 20_000
 """Most values of one column; a kernel is evaluated around every one."""
@@ -198,41 +234,6 @@ _WORDS = {
     "kernel_logistic": "kernel logistic regression, log odds",
 }
 _REFERENCE, _CLASSIFIER_BANDWIDTH = 0.3, 0.5
-
-
-def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
-    """The learner that a product declares.
-
-    The domain has the variables in their order, then the label or response.
-    """
-    names = [name for name in domain.names if name not in knobs.columns_beside]
-    if not 1 <= len(names) <= MOST_DIMENSIONS:
-        raise ConfigError(
-            f"A function has from 1 to {MOST_DIMENSIONS} variables, and here {len(names)}.",
-            where="columns",
-        )
-    if len(names) > 1 and (knobs.monotone or knobs.unimodal):
-        raise ConfigError("Only a function of one variable is fitted as a curve.", where="columns")
-    for column in domain.columns:
-        if column.n_values > MOST_VALUES:
-            raise ConfigError(
-                f"Column '{column.name}' has more than {MOST_VALUES:,} values, too many for a "
-                "function.",
-                where="columns",
-                next_step="Declare fewer bins or a larger width.",
-            )
-    axes = axes_of(domain, names)
-    if knobs.function is not None:
-        return _declared(knobs, axes)
-    if knobs.target in _LOSSES:
-        return _risk(knobs, axes, domain, n_records)
-    kernel = ProductKernel(knobs.kernel or "gaussian", axes, _bandwidths(knobs, axes, n_records))
-    if knobs.target == "kde":
-        return KernelDensity(kernel, n_records)
-    if knobs.target == "naive_bayes":
-        return NaiveBayes(kernel, _declared_column(knobs.label, domain), n_records)
-    response = Axis.of(_declared_column(knobs.response, domain))
-    return _regression(knobs, kernel, response, domain[names[0]])
 
 
 def axes_of(domain: Domain, names: Iterable[str]) -> tuple[Axis, ...]:

@@ -53,7 +53,6 @@ from statpress.mechanisms.functions.learner import (
     _SAMPLE_VALUES,
     Learner,
     Noise,
-    lebesgue_constant,
 )
 from statpress.mechanisms.functions.polynomials import (
     MOST_DEGREE,
@@ -322,3 +321,19 @@ def _scale(
     if noise == "gaussian":
         return scale_for(max(ratio**2 * moved, Fraction(LEAST_SCALE**2)))
     return Fraction(double_above(ratio * moved))
+
+
+def lebesgue_constant(degree: int, order: int) -> float:
+    """Upper bound on the largest sum of |basis| over [0, 1], in one variable.
+
+    For any signs the signed sum is a polynomial of degree k, whose largest absolute value is
+    at most 1 / cos(k pi / (2 N)) times that at N Chebyshev points (Ehlich and Zeller 1964).
+    It is 1 for order 1, where the basis is non-negative, and below 2^h - 1 (the paper,
+    equation 12).
+    """
+    if order == 1:
+        return 1.0
+    nodes = 16 * degree
+    points = (1 - np.cos((np.arange(nodes) + 0.5) * math.pi / nodes)) / 2
+    largest = float(np.abs(iterated_basis(degree, order, points)).sum(axis=0).max())
+    return min(largest * (1 + 1e-9) / math.cos(math.pi / 32), 2.0**order - 1)

@@ -28,7 +28,6 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -161,35 +160,6 @@ def _operator(degree: int, order: int) -> Floats:
     return iterated_basis(degree, order, np.linspace(0, 1, _PLACES))
 
 
-def least_error(shift: float, epsilon: float, n_records: int) -> float:
-    """A lower bound on the expected error of any epsilon-private release, for some data.
-
-    Every further record adds the shift to the change at one point, so that moving m records changes
-    the function there by m times the shift. The answers to the two tables have likelihood ratios up
-    to exp(m epsilon), so one of them is nearer to the other's value with probability at least 1 /
-    (1 + exp(m epsilon)), and then in error by m shift / 2 (the paper's Proposition 8 in a form with
-    constants).
-    """
-    best = max(1, min(n_records, round(1.278 / epsilon)))  # where m / (1 + e^(m eps)) peaks
-    return max(
-        m * shift / 2 / (1 + math.exp(min(m * epsilon, 700.0)))
-        for m in {1, best, min(best + 1, n_records)}
-    )
-
-
-def least_gaussian_error(shift: float, mu: float, n_records: int) -> float:
-    """A lower bound on the expected error of any mu-GDP release, for some data.
-
-    As in ``least_error``, but tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022,
-    doi 10.1111/rssb.12454, Theorem 2.14), so one of the two answers is nearer to the other's value
-    with probability at least Phi(-m mu / 2).
-    """
-    best = max(1, min(n_records, round(1.504 / mu)))  # where m Phi(-m mu / 2) peaks
-    return max(
-        m * shift / 2 * NormalDist().cdf(-m * mu / 2) for m in {1, best, min(best + 1, n_records)}
-    )
-
-
 Evaluation = Callable[[ContingencyTable, Floats], Floats]
 
 
@@ -315,19 +285,3 @@ class DeclaredFunction:
             return math.inf  # nothing is known of it
         widths = (self.feature_width,) * len(self.axes)
         return self.magnitude * bump_error(widths, degree, order)
-
-
-def lebesgue_constant(degree: int, order: int) -> float:
-    """Upper bound on the largest sum of |basis| over [0, 1], in one variable.
-
-    For any signs the signed sum is a polynomial of degree k, whose largest absolute value is
-    at most 1 / cos(k pi / (2 N)) times that at N Chebyshev points (Ehlich and Zeller 1964).
-    It is 1 for order 1, where the basis is non-negative, and below 2^h - 1 (the paper,
-    equation 12).
-    """
-    if order == 1:
-        return 1.0
-    nodes = 16 * degree
-    points = (1 - np.cos((np.arange(nodes) + 0.5) * math.pi / nodes)) / 2
-    largest = float(np.abs(iterated_basis(degree, order, points)).sum(axis=0).max())
-    return min(largest * (1 + 1e-9) / math.cos(math.pi / 32), 2.0**order - 1)

@@ -23,7 +23,6 @@ the (k + 1)^d coefficients there are never more than a fixed number of values at
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,17 +100,6 @@ def iterated_basis(degree: int, order: int, points: Floats) -> Floats:
     The columns add up to 1; from order 2 on some entries are negative.
     """
     return np.asarray(iteration_matrix(degree, order).T @ basis(degree, points))
-
-
-def evaluate_grid(values: Floats, order: int, axes: Sequence[Floats]) -> Floats:
-    """The iterated polynomial on a product of axes: float64[m_1, .., m_d].
-
-    There is one axis float64[m_i] in [0, 1] for each variable.
-    """
-    grid = iterate(values, order)
-    for points in axes:  # each product moves the axis it contracts to the end
-        grid = np.tensordot(grid, basis(values.shape[0] - 1, points), axes=(0, 0))
-    return grid
 
 
 @dataclass(frozen=True, eq=False)

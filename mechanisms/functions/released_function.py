@@ -24,12 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from statpress.mechanisms.functions.polynomials import (
-    BernsteinFunction,
-    Floats,
-    evaluate_grid,
-    iterate,
-)
+from statpress.mechanisms.functions.polynomials import BernsteinFunction, Floats, basis, iterate
 
 
 def clip_below(values: ArrayLike, least: float = 0.0) -> Floats:
@@ -190,3 +185,14 @@ class ReleasedFunction:
         if self.floor is not None:
             values = clip_below(values, self.floor)
         return self.factor * values
+
+
+def evaluate_grid(values: Floats, order: int, axes: Sequence[Floats]) -> Floats:
+    """The iterated polynomial on a product of axes: float64[m_1, .., m_d].
+
+    There is one axis float64[m_i] in [0, 1] for each variable.
+    """
+    grid = iterate(values, order)
+    for points in axes:  # each product moves the axis it contracts to the end
+        grid = np.tensordot(grid, basis(values.shape[0] - 1, points), axes=(0, 0))
+    return grid

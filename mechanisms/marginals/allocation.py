@@ -190,13 +190,6 @@ def is_scored(group: Group, always: Collection[int]) -> bool:
     return len(group) == 2 and not set(group) & set(always)
 
 
-def column_weights(shares: Floats, n: float) -> Floats:
-    """float64[k - 1]: how much the cells of a column deviate, the smallest left out."""
-    weights = np.sort(np.maximum(shares, 1 / n) ** 1.5)[1:]
-    scaled: Floats = weights * (len(weights) / weights.sum())
-    return scaled
-
-
 def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 / 3) -> Floats:
     """Amounts float64[P] proportional to (weight times cells)^exponent.
 

@@ -25,7 +25,6 @@ from statpress.mechanisms.marginals.linear_moments import (
     Interval,
     LeastSquares,
     Moments,
-    at_level,
     correlation,
     moments,
     quantile,
@@ -104,7 +103,7 @@ class Analyses:
             off = CellFunction(group, (top * below).along(group) - value * below.along(group))
             variance = float(squares.variance(np.array([1.0, -value]))[0, 0])
             level = self.weights.level(level, off, variance)
-        return at_level(squares.intervals(level)[0], self.confidence, level)
+        return squares.intervals(level)[0].at_level(self.confidence, level)
 
     def kept(self, where: Kept) -> CellFunction:
         """1 for the records with one of the codes in every column named, else 0."""
@@ -188,7 +187,7 @@ class Analyses:
         group = tuple(sorted({*first.group, *second.group}))
         both = CellFunction(group, first.along(group) + second.along(group))
         found = self._least_squares(values * both, [both, first]).intervals(self._level)[1]
-        return at_level(found, self.confidence, self._level)
+        return found.at_level(self.confidence, self._level)
 
     def correlation(self, one: str, other: str, where: Kept) -> Interval:
         """The correlation of two columns' numbers, among records that have both."""
@@ -203,12 +202,12 @@ class Analyses:
             confidence=self._level,
             weights=self.weights,
         )
-        return at_level(found, self.confidence, self._level)
+        return found.at_level(self.confidence, self._level)
 
     def regression(self, outcome: CellFunction, regressors: list[CellFunction]) -> list[Interval]:
         """The coefficients of least squares."""
         found = self._least_squares(outcome, regressors).intervals(self._level)
-        return [at_level(each, self.confidence, self._level) for each in found]
+        return [each.at_level(self.confidence, self._level) for each in found]
 
     def sums(self, functions: Sequence[CellFunction]) -> Moments:
         """Sums of functions over the records, weighted if figures are."""
@@ -253,7 +252,7 @@ class Analyses:
             variance += float(added[0, 0])
             level = weights.level(level, function, variance)
         found = wald(float(values[0]), math.sqrt(max(variance, 0.0)), level)
-        return at_level(found, self.confidence, level)._replace(sampling=sampling)
+        return found.at_level(self.confidence, level)._replace(sampling=sampling)
 
     def _sum(self, function: CellFunction) -> Interval:
         if self.weights is not None:

@@ -72,7 +72,6 @@ from statpress.mechanisms.marginals.fitting import fit_pair, with_margins
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
 from statpress.mechanisms.marginals.pair_cells import (
     Predicted,
-    chances_of_none,
     nonempty,
     shares_of_cells,
 )
@@ -160,7 +159,7 @@ class Posterior:
         )
         model = _implied(model, clear, released.public_generator())
         shares = shares_of_cells(cells)
-        none = {p: chances_of_none(c, shares[p]).astype(np.float32) for p, c in cells.items()}
+        none = {p: c.chances_of_none(shares[p]).astype(np.float32) for p, c in cells.items()}
         return cls(released, model, pooled, none, clear)
 
     def draw(self, rng: np.random.Generator) -> Model:

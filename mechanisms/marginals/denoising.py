@@ -40,7 +40,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, MOST_TRIPLE_CELLS
 from statpress.mechanisms.marginals.fitting import FLOOR, fit_margins, fit_pair
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
-from statpress.mechanisms.marginals.pair_cells import Predicted, likely_cells, refined
+from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.prior import Prior, log_odds
 from statpress.mechanisms.marginals.residuals import (
@@ -747,7 +747,7 @@ class Model:
         for (a, b), table in smoothed.items():
             if (a, b) in denoised:
                 cells = denoised[a, b].cells
-                likely = likely_cells(cells, n * table, n * one_way[a], n * one_way[b])
+                likely = cells.likely_cells(n * table, n * one_way[a], n * one_way[b])
                 table = table * (likely & possible[a, b])
             if (a, b) in residuals.values or (a, b) in nearer or not possible[a, b].all():
                 table = fit_pair(table, one_way[a], one_way[b], possible[a, b])

@@ -154,6 +154,17 @@ class Interval(NamedTuple):
     by: str = "Wald"
     sampling: str = ""  # of a weighted figure of a population: by what its sampling variance is
 
+    def at_level(self, confidence: float, level: float) -> Interval:
+        """This set in place of one of the level that was asked for, with the p-value of that.
+
+        The p-value is below 1 - confidence exactly if the set leaves out 0.
+        """
+        if level == confidence or math.isnan(self.p_value):
+            return self
+        z = NormalDist().inv_cdf(min(max(self.p_value, 1e-300), 1.0) / 2)
+        z *= normal_quantile(confidence) / normal_quantile(level)
+        return self._replace(p_value=2 * NormalDist().cdf(z))
+
 
 KISH = "Kish's factor"
 """By what it is where weights only widen what records of equal weights would have."""
@@ -181,18 +192,6 @@ def wald(value: float, error: float, confidence: float) -> Interval:
     """A normal interval of an estimate with a standard error."""
     reach = normal_quantile(confidence) * error
     return Interval(value, error, value - reach, value + reach, _p_value(value, error))
-
-
-def at_level(found: Interval, confidence: float, level: float) -> Interval:
-    """A set of another confidence in place of the one that was asked for, with the p-value of it.
-
-    The p-value is below 1 - confidence exactly if the set leaves out 0.
-    """
-    if level == confidence or math.isnan(found.p_value):
-        return found
-    z = NormalDist().inv_cdf(min(max(found.p_value, 1e-300), 1.0) / 2)
-    z *= normal_quantile(confidence) / normal_quantile(level)
-    return found._replace(p_value=2 * NormalDist().cdf(z))
 
 
 def change(earlier: Interval, later: Interval, confidence: float) -> Interval:

@@ -73,7 +73,6 @@ from statpress.mechanisms.marginals.allocation import (
     Emphasis,
     Shares,
     by_cells,
-    column_weights,
     is_scored,
     towards,
 )
@@ -399,7 +398,7 @@ def _allocate(
         np.array([scores[pair].bias for pair in pairs]),
         scored.scores.sigma,
     )
-    weights = [column_weights(p, n) for p in one_way]
+    weights = [_column_weights(p, n) for p in one_way]
     amounts[is_pair] = _by_expected_error(
         distances,
         [(weights[a], weights[b]) for a, b in pairs],
@@ -432,7 +431,7 @@ def _interacting(
         interaction = model.implied(group, boxes)
         interaction = interaction - model.implied(group, boxes, interacting=False)
         distances.append(_BELOW * model.n * float(np.abs(interaction).sum()))
-    weights = [column_weights(p, model.n) for p in model.one_way]
+    weights = [_column_weights(p, model.n) for p in model.one_way]
     amounts = _by_expected_error(
         np.maximum(distances, 1.0),
         [[weights[column] for column in group] for group in triples],
@@ -466,7 +465,7 @@ def _by_expected_error(
 ) -> Floats:
     """Amounts float64[P] of a total that minimise the expected remaining error; some may be 0.
 
-    ``group_weights`` are the ``column_weights`` of the columns of each group.
+    ``group_weights`` are the ``_column_weights`` of the columns of each group.
     """
     tops = np.geomspace(total * 1e-7, total, _GRID)
     slopes = np.empty((len(distances), _GRID))
@@ -512,3 +511,10 @@ def _exact_amounts(amounts: Floats, total: Fraction) -> list[Fraction]:
     parts = [Fraction(float(amount)) for amount in amounts]
     whole = sum(parts)
     return [total * part / whole for part in parts]
+
+
+def _column_weights(shares: Floats, n: float) -> Floats:
+    """float64[k - 1]: how much the cells of a column deviate, the smallest left out."""
+    weights = np.sort(np.maximum(shares, 1 / n) ** 1.5)[1:]
+    scaled: Floats = weights * (len(weights) / weights.sum())
+    return scaled

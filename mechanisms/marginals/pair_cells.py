@@ -65,6 +65,32 @@ class Predicted:
     means: Floats
     variances: Floats
 
+    def chances_of_none(self, shares: Floats) -> Floats:
+        """Probability float64[k_a, k_b] that each cell is empty, by ``shares_of_cells``."""
+        posterior = _likelihoods(self) * shares[:, None]
+        empty: Floats = posterior[0] / posterior.sum(axis=0)
+        return empty.reshape(self.measured.shape)
+
+    def likely_cells(self, table: Floats, rows: Floats, columns: Floats) -> Booleans:
+        """The cells that are not withheld, bool[k_a, k_b].
+
+        Args:
+            table: float64[k_a, k_b], what its cells would hold, in records.
+            rows: Its margins, float64[k_a].
+            columns: The same, float64[k_b].
+        """
+        product = np.multiply.outer(rows, columns) / rows.sum()
+        deviation = np.sqrt(self.variances / (1 + self.variances / self.variance))
+        rare = np.sqrt(np.maximum(table, 0.0) * product) < _RARE * deviation
+        lost = table * rare
+        # A line that would lose much is left as it is: some of its cells are there.
+        rare &= np.multiply.outer(
+            lost.sum(axis=1) <= _MOST_WITHHELD * rows, lost.sum(axis=0) <= _MOST_WITHHELD * columns
+        )
+        depleted = table < np.minimum(_UNSEEN * deviation, _DEPLETED * product)
+        likely: Booleans = ~(rare | depleted)
+        return likely
+
 
 def refined(
     predicted: Mapping[Group, Predicted],
@@ -99,35 +125,6 @@ def refined(
             nonempty(mean.reshape(empty.shape), possible[a, b], ~empty),
         )
     return tables
-
-
-def likely_cells(each: Predicted, table: Floats, rows: Floats, columns: Floats) -> Booleans:
-    """The cells that are not withheld, bool[k_a, k_b].
-
-    Args:
-        each: The pair as it was measured and predicted.
-        table: float64[k_a, k_b], what its cells would hold, in records.
-        rows: Its margins, float64[k_a].
-        columns: The same, float64[k_b].
-    """
-    product = np.multiply.outer(rows, columns) / rows.sum()
-    deviation = np.sqrt(each.variances / (1 + each.variances / each.variance))
-    rare = np.sqrt(np.maximum(table, 0.0) * product) < _RARE * deviation
-    lost = table * rare
-    # A line that would lose much is left as it is: some of its cells are there.
-    rare &= np.multiply.outer(
-        lost.sum(axis=1) <= _MOST_WITHHELD * rows, lost.sum(axis=0) <= _MOST_WITHHELD * columns
-    )
-    depleted = table < np.minimum(_UNSEEN * deviation, _DEPLETED * product)
-    likely: Booleans = ~(rare | depleted)
-    return likely
-
-
-def chances_of_none(each: Predicted, shares: Floats) -> Floats:
-    """Probability float64[k_a, k_b] that each cell is empty, by ``shares_of_cells`` of its pair."""
-    posterior = _likelihoods(each) * shares[:, None]
-    empty: Floats = posterior[0] / posterior.sum(axis=0)
-    return empty.reshape(each.measured.shape)
 
 
 def _likelihoods(each: Predicted) -> Floats:

@@ -126,6 +126,68 @@ class Presence:
                 earlier.append(column)
         return found
 
+    def fill_places(
+        self,
+        codes: NDArray[Any],
+        one_way: Sequence[Integers],
+        pairs: Mapping[Group, Floats],
+        rng: np.random.Generator,
+    ) -> None:
+        """Give every household its persons, in place; the columns of households are there.
+
+        Args:
+            codes: unsigned[m, d], changed in the columns of persons.
+            one_way: Counts of every column, as ``Presence.counts`` makes them agree.
+            pairs: Wanted tables of pairs, in records.
+            rng: Public.
+        """
+        sizes = codes[:, self.size].astype(np.int64)
+        edges = {child: parent for parent, child in self.parents(pairs, codes.shape[1])}
+        for place, columns in enumerate(self.places, 1):
+            there = np.flatnonzero(sizes >= place)
+            for column in columns:
+                counts = one_way[column]
+                codes[:, column] = len(counts) - 1
+                if not len(there):
+                    continue
+                parent = edges[column]
+                own = codes[there, parent].astype(np.int64)
+                rows = np.bincount(own, minlength=len(one_way[parent]))
+                wanted = np.maximum(_table(pairs, parent, column)[:, :-1], 0.0)
+                every = np.ones(wanted.shape, dtype=np.bool_)
+                margins = rows.astype(np.float64), counts[:-1].astype(np.float64)
+                table = integer_table(fit_pair(wanted, *margins, every), rows, counts[:-1])
+                values = np.repeat(np.tile(np.arange(table.shape[1]), len(table)), table.ravel())
+                ends = np.cumsum(table.sum(axis=1))
+                for part in np.split(values, ends[:-1]):
+                    rng.shuffle(part)
+                order = rng.permutation(len(there))
+                order = order[np.argsort(own[order], kind="stable")]
+                codes[there[order], column] = values
+
+    def move_in(self, codes: NDArray[Any], sizes: Sequence[int], rng: np.random.Generator) -> None:
+        """Make persons agree with the new sizes of households, in place.
+
+        The last persons of a household that has become smaller are gone; new ones are as those in
+        the same place of some other household.
+
+        Args:
+            codes: unsigned[m, d], changed in the columns of persons.
+            sizes: Of every column its number of cells, of which the last is that of nobody.
+            rng: Public.
+        """
+        persons = codes[:, self.size].astype(np.int64)
+        for place, columns in enumerate(self.places, 1):
+            if not columns:
+                continue
+            there = persons >= place
+            had = codes[:, columns[0]] != sizes[columns[0]] - 1
+            new, others = np.flatnonzero(there & ~had), np.flatnonzero(there & had)
+            like = rng.choice(others, len(new)) if len(others) else None
+            for column in columns:
+                codes[had & ~there, column] = sizes[column] - 1
+                codes[new, column] = 0 if like is None else codes[like, column]
+
 
 def _precision(variance: float) -> float:
     """One over a variance; of what is known exactly a large number."""
@@ -153,71 +215,3 @@ def _information(table: Floats) -> float:
     independent = np.multiply.outer(table.sum(axis=1), table.sum(axis=0)) / total
     positive = table > 0
     return math.fsum(table[positive] * np.log(table[positive] / independent[positive]))
-
-
-def fill_places(
-    codes: NDArray[Any],
-    presence: Presence,
-    one_way: Sequence[Integers],
-    pairs: Mapping[Group, Floats],
-    rng: np.random.Generator,
-) -> None:
-    """Give every household its persons, in place; the columns of households are there.
-
-    Args:
-        codes: unsigned[m, d], changed in the columns of persons.
-        presence: Which those are.
-        one_way: Counts of every column, as ``Presence.counts`` makes them agree.
-        pairs: Wanted tables of pairs, in records.
-        rng: Public.
-    """
-    sizes = codes[:, presence.size].astype(np.int64)
-    edges = {child: parent for parent, child in presence.parents(pairs, codes.shape[1])}
-    for place, columns in enumerate(presence.places, 1):
-        there = np.flatnonzero(sizes >= place)
-        for column in columns:
-            counts = one_way[column]
-            codes[:, column] = len(counts) - 1
-            if not len(there):
-                continue
-            parent = edges[column]
-            own = codes[there, parent].astype(np.int64)
-            rows = np.bincount(own, minlength=len(one_way[parent]))
-            wanted = np.maximum(_table(pairs, parent, column)[:, :-1], 0.0)
-            every = np.ones(wanted.shape, dtype=np.bool_)
-            margins = rows.astype(np.float64), counts[:-1].astype(np.float64)
-            table = integer_table(fit_pair(wanted, *margins, every), rows, counts[:-1])
-            values = np.repeat(np.tile(np.arange(table.shape[1]), len(table)), table.ravel())
-            ends = np.cumsum(table.sum(axis=1))
-            for part in np.split(values, ends[:-1]):
-                rng.shuffle(part)
-            order = rng.permutation(len(there))
-            order = order[np.argsort(own[order], kind="stable")]
-            codes[there[order], column] = values
-
-
-def move_in(
-    codes: NDArray[Any], presence: Presence, sizes: Sequence[int], rng: np.random.Generator
-) -> None:
-    """Make persons agree with the new sizes of households, in place.
-
-    The last persons of a household that has become smaller are gone; new ones are as those in the
-    same place of some other household.
-
-    Args:
-        codes: unsigned[m, d], changed in the columns of persons.
-        presence: Which those are.
-        sizes: Of every column its number of cells, of which the last is that of nobody.
-        rng: Public.
-    """
-    persons = codes[:, presence.size].astype(np.int64)
-    for place, columns in enumerate(presence.places, 1):
-        if not columns:
-            continue
-        there = persons >= place
-        had = codes[:, columns[0]] != sizes[columns[0]] - 1
-        new, others = np.flatnonzero(there & ~had), np.flatnonzero(there & had)
-        like = rng.choice(others, len(new)) if len(others) else None
-        for column in columns:
-            codes[had & ~there, column] = sizes[column] - 1
-            codes[new, column] = 0 if like is None else codes[like, column]

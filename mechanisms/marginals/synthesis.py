@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.marginals.allocation import MOST_TRIPLES
 from statpress.mechanisms.marginals.denoising import Model, strongest_triples
 from statpress.mechanisms.marginals.fitting import integer_table
-from statpress.mechanisms.marginals.presence import Presence, fill_places, move_in
+from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import KnownTotals
 from statpress.mechanisms.marginals.swaps import make_possible, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
@@ -209,7 +209,7 @@ class Beginning:
             size = presence.size
             _exchange(moved, size, current[size], one_way[size], order, None)
             current[size] = one_way[size]
-            move_in(moved, presence, [len(counts) for counts in one_way], rng)
+            presence.move_in(moved, [len(counts) for counts in one_way], rng)
             for column in presence.columns:
                 current[column] = np.bincount(moved[:, column], minlength=len(one_way[column]))
         for column, (counts, wanted) in enumerate(zip(current, one_way, strict=True)):
@@ -306,7 +306,7 @@ def synthesise(
         edges = tree(len(one_way), own, exact)
         codes = start_records(one_way, edges, pairs, exact, dtype, rng)
         if presence is not None:
-            fill_places(codes, presence, one_way, pairs, rng)
+            presence.fill_places(codes, one_way, pairs, rng)
     error = sum(model.errors.values()) * m**2
     make_possible(codes, boxes, model.one_way, tuple(known), rng)
     swap = functools.partial(

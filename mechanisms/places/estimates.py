@@ -594,11 +594,6 @@ def blocks_of(tree: Tree, sizes: Sequence[int], tables: Sequence[tuple[int, Grou
     return Blocks.of(tree, cells, AT_ONCE)
 
 
-def places_at_once(shape: Sequence[int]) -> int:
-    """Places whose tables of a shape are in memory together."""
-    return max(AT_ONCE // math.prod(shape), 1)
-
-
 def _without(sizes: Sequence[int], group: Group, part: Group) -> int:
     """Cells of the columns of a group that are not in a part."""
     return math.prod(sizes[column] for column in group if column not in part)

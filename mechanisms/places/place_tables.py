@@ -55,12 +55,7 @@ from statpress.mechanisms.mechanism import (
     Target,
     check_frame,
 )
-from statpress.mechanisms.places.estimates import (
-    LevelTable,
-    PlaceEstimates,
-    blocks_of,
-    places_at_once,
-)
+from statpress.mechanisms.places.estimates import AT_ONCE, LevelTable, PlaceEstimates, blocks_of
 from statpress.mechanisms.places.readable import read_tables, readable
 from statpress.mechanisms.places.tree import Blocks, Geography, Places, Tree
 from statpress.mechanisms.postprocessing.covariance import EstimatedTotal
@@ -225,7 +220,7 @@ class NoisyPlaces:
         """SHA-256 of all that was drawn, as little-endian int64."""
         digest = hashlib.sha256()
         for values in self.values:
-            step = places_at_once(values.shape[1:])
+            step = _places_at_once(values.shape[1:])
             for first in range(0, values.shape[0], step):
                 digest.update(values[first : first + step].astype("<i8").tobytes())
         return digest.hexdigest()
@@ -537,7 +532,7 @@ class PlaceTables:
                 noisy[masks == 0] = 0  # an only child's, which are those of its parent
                 values[tables[level]][rows] = noisy
             drawn = [values[each] for each in own]
-            alike[group].carry(drawn, places_at_once(drawn[0].shape[1:]))
+            alike[group].carry(drawn, _places_at_once(drawn[0].shape[1:]))
         return NoisyPlaces(
             coded.domain,
             self.places,
@@ -808,3 +803,8 @@ def _relative(errors: Floats, sizes: Floats, cells: int) -> tuple[tuple[float, f
     chosen = order[[round((len(order) - 1) * part) for part in (0.1, 0.5, 0.9)]]
     found = {float(sizes[i]): float(errors[i] * cells / max(sizes[i], 1.0)) for i in chosen}
     return tuple(sorted(found.items()))
+
+
+def _places_at_once(shape: Sequence[int]) -> int:
+    """Places whose tables of a shape are in memory together."""
+    return max(AT_ONCE // math.prod(shape), 1)

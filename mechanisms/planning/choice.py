@@ -1,4 +1,4 @@
-"""Dividing a budget, calibrating mechanisms to it, and choosing among them.
+"""Dividing a budget, calibrating a mechanism to a part of it, and choosing among mechanisms.
 
 **Dividing.** All parameters of a release are fixed before any data is read, so the losses of its
 products compose (mechanisms.accounting.composition), and n products cost far less than their
@@ -16,11 +16,6 @@ epsilons added up. What is divided has to add up all the same, and it does in th
   mu^2, whatever the order. Of the shares, scaled by s^2 together, only the proportions matter:
   the s is sought at which the composed loss just meets (epsilon, delta).
 
-**Meeting it.** One product is calibrated to the budget itself, and so are products that need no
-delta, each to its part of epsilon. Several at (epsilon, delta) are calibrated to their shares of a
-Rényi divergence, which are scaled together until the composed loss just meets the budget. The scale
-is a guess improved a few times; the last composition is the proof.
-
 **Choosing**, before any data is read. Each mechanism that serves the kind of product is calibrated,
 with its defaults, to the same target; the expected errors follow from public quantities, so
 choosing costs no privacy. A mechanism whose estimates are biased is never chosen: its error depends
@@ -31,24 +26,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from statpress.mechanisms.accounting.balls import double_below
-from statpress.mechanisms.accounting.composition import compose_quickly
-from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
 from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target
-from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
-from statpress.mechanisms.registry import mechanism_named, serving
-
-if TYPE_CHECKING:
-    pass
+from statpress.mechanisms.planning.charges import EXACT
+from statpress.mechanisms.registry import serving
 
 _LARGEST_MU = 64.0
 
@@ -144,14 +134,6 @@ def targets(
     ]
 
 
-def losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[PrivacyLoss]:
-    """Each mechanism's loss on its product's table."""
-    return [
-        mechanism.loss(**part.table.frame)
-        for mechanism, part in zip(mechanisms, parts, strict=True)
-    ]
-
-
 @functools.lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """About the mu of the Gaussian loss with this delta at this epsilon; a guide, not a bound."""
@@ -180,15 +162,6 @@ def _epsilon(mu_squared: float, delta: float) -> float:
     return GaussianLoss(Fraction(mu_squared**0.5)).epsilon(delta).upper
 
 
-_ENOUGH = 0.9  # of delta, at which the search for the scale ends
-_AIM = 0.95
-_ROUNDS = 12
-_WORTH = Decimal("1.05")  # in epsilon, that composing pure mechanisms must gain to spend delta
-_SAID = Context(prec=4, rounding=ROUND_CEILING)
-_STEPS = 12
-_FAR = 2.0**20  # times the budget, up to which one that would do is looked for
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProductRequest:
     """A product as declared: name, kind, columns, mechanism with its knobs, share.
@@ -206,79 +179,6 @@ class ProductRequest:
     share: Decimal
     further: Any = None
     open_share: bool = False
-
-
-def meet_budget(
-    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget
-) -> tuple[tuple[Mechanism, ...], Decimal]:
-    """Calibrated mechanisms, and the delta that they are charged.
-
-    Args:
-        requests: Products whose mechanisms are named.
-        parts: The same products' shares and public quantities.
-        budget: Of the release.
-
-    Raises:
-        InfeasibleBudgetError: A product's knobs do not fit its part.
-    """
-    pure = all(mechanism_named(request.mechanism).pure for request in requests)
-    try:
-        return _meeting(requests, parts, budget, pure)
-    except InfeasibleBudgetError as error:
-        if least := _least_budget(requests, parts, budget, pure):
-            error.what += f" The smallest {least[0]} that would do is about {least[1]}."
-        raise
-
-
-def _meeting(
-    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget, pure: bool
-) -> tuple[tuple[Mechanism, ...], Decimal]:
-    if budget.rho is not None:
-        return _calibrated(requests, targets(budget, parts)), budget.delta
-    if not budget.delta or (pure and len(parts) == 1):
-        return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
-    if len(parts) == 1:
-        return _calibrated(requests, targets(budget, parts)), budget.delta
-    try:
-        found = _fitted(
-            budget,
-            parts,
-            lambda scale: _calibrated(requests, targets(budget, parts, scale=scale)),
-        )
-    except InfeasibleBudgetError:
-        if pure:
-            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
-        return _calibrated(requests, targets(budget, parts, added=True)), budget.delta
-    if pure and budget.epsilon is not None:
-        alone = (loss.pure_epsilon.upper for loss in losses_of(found, parts))
-        if exact_sum(charged(epsilon) for epsilon in alone) <= EXACT.multiply(
-            budget.epsilon, _WORTH
-        ):
-            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
-    return found, budget.delta
-
-
-def _calibrated(
-    requests: Sequence[ProductRequest], asked: Sequence[Target]
-) -> tuple[Mechanism, ...]:
-    """The products' mechanisms; an error names the product."""
-    found = []
-    for request, target in zip(requests, asked, strict=True):
-        with of_product(request.name):
-            mechanism = mechanism_named(request.mechanism)
-            _check_needs(mechanism, target)
-            found.append(calibrated(mechanism, request.knobs, target))
-    return tuple(found)
-
-
-@contextmanager
-def of_product(name: str) -> Iterator[None]:
-    """Let errors of the config or the budget name the product, before the key that they name."""
-    try:
-        yield
-    except (ConfigError, InfeasibleBudgetError) as error:
-        error.where = ".".join(filter(None, (name, error.where)))
-        raise
 
 
 def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
@@ -315,77 +215,6 @@ def check_adjacency(mechanism: type[Mechanism], target: Target) -> None:
 @functools.lru_cache(maxsize=256)
 def _calibrated_once(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:
     return mechanism.calibrate(knobs, target)
-
-
-def _least_budget(
-    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget, pure: bool
-) -> tuple[str, Decimal] | None:
-    """The smallest epsilon or rho that would do at the same delta, to about a hundredth."""
-    measure = "epsilon" if budget.rho is None else "rho"
-
-    def scaled(factor: float) -> Budget:
-        amount = EXACT.multiply(getattr(budget, measure), Decimal(factor))
-        return replace(budget, **{measure: _SAID.create_decimal(amount)})
-
-    def fits(factor: float) -> bool:
-        """Whether each product fits its part, divided in either way."""
-        larger = scaled(factor)
-        added, composed = (targets(larger, parts, added=added) for added in (True, False))
-        return _succeeds(_calibrated, requests, added) or _succeeds(_calibrated, requests, composed)
-
-    low, high = 1.0, 2.0
-    while not fits(high):
-        low, high = high, 4 * high
-        if high > _FAR:
-            return None
-    while high / low > 1.002:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    for _ in range(_STEPS):  # what composing adds
-        if _succeeds(_meeting, requests, parts, scaled(high), pure):
-            return measure, getattr(scaled(high), measure)
-        high *= 1.005
-    return None
-
-
-def _fitted(
-    budget: Budget, parts: Sequence[Part], calibrate: Callable[[float], Sequence[Mechanism]]
-) -> tuple[Mechanism, ...]:
-    """Mechanisms of several products that together just meet epsilon at delta > 0."""
-    assert budget.epsilon is not None and budget.delta
-    epsilon, delta = double_below(budget.epsilon), double_below(budget.delta)
-    aim = gaussian_mu(epsilon, _AIM * delta)
-    scale, low, high = 1.0, 0.0, float("inf")
-    found: tuple[Mechanism, ...] | None = None
-    tried: tuple[Mechanism, ...] | None = None
-    for _ in range(_ROUNDS):
-        mechanisms = tuple(calibrate(scale))
-        if mechanisms == tried:
-            break  # nothing is left to scale
-        tried = mechanisms
-        spent = compose_quickly(losses_of(mechanisms, parts)).delta(epsilon).upper
-        if spent <= delta:
-            found, low = mechanisms, scale
-            if spent >= _ENOUGH * delta:
-                break
-        else:
-            high = scale
-        guess = scale * min(aim / gaussian_mu(epsilon, spent), 2.0) if spent else 1.4 * scale
-        scale = guess if low < guess < high else (low + min(high, 2 * low + 1)) / 2
-    if found is None:
-        raise InfeasibleBudgetError(
-            "The products' fixed parameters pass the budget together.",
-            next_step="Raise the budget, or leave out parameters of a product.",
-        )
-    return found
-
-
-def _succeeds(attempt: Callable[..., object], *arguments: object) -> bool:
-    try:
-        attempt(*arguments)
-    except InfeasibleBudgetError:
-        return False
-    return True
 
 
 AUTO = "auto"
@@ -547,7 +376,7 @@ def _candidate(
     make: Callable[[Any, Target], Mechanism] | None = None,
 ) -> Candidate:
     try:
-        _check_needs(mechanism, target)
+        check_needs(mechanism, target)
         made = make(knobs, target) if make else calibrated(mechanism, knobs, target)
         if reason := kind.objection(made, target):
             return Candidate(name=label, reason=reason)
@@ -559,7 +388,7 @@ def _candidate(
     return Candidate(name=label, knobs=knobs, mechanism=made, expected_error=error)
 
 
-def _check_needs(mechanism: type[Mechanism], target: Target) -> None:
+def check_needs(mechanism: type[Mechanism], target: Target) -> None:
     """Refuse a product whose joint table is needed and has too many cells."""
     if mechanism.needs == "joint" and target.domain is not None:
         target.domain.check_joint()

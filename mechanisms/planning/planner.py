@@ -5,6 +5,11 @@ their shares become parameters such that the composed loss just meets the budget
 (mechanisms.planning.choice), and what is charged is what composition proves. The rho of
 zero-concentrated privacy comes along, for accounts kept in that measure.
 
+**Meeting it.** One product is calibrated to the budget itself, and so are products that need no
+delta, each to its part of epsilon. Several at (epsilon, delta) are calibrated to their shares of a
+Rényi divergence, which are scaled together until the composed loss just meets the budget. The scale
+is a guess improved a few times; the last composition is the proof.
+
 An ``Offer`` is the release at a multiple of its budget: what each product's expected error would be
 for less or more. Everything here follows from the config only, so it can be looked at before
 anything is paid.
@@ -13,12 +18,11 @@ anything is paid.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
-
-import numpy as np
 
 from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
@@ -32,7 +36,7 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.mechanisms.mechanism import Mechanism, Target
-from statpress.mechanisms.planning.charges import charged, exact_sum
+from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
 from statpress.mechanisms.planning.choice import (
     AUTO,
     Budget,
@@ -40,11 +44,9 @@ from statpress.mechanisms.planning.choice import (
     Part,
     ProductRequest,
     calibrated,
+    check_needs,
     choose,
     gaussian_mu,
-    losses_of,
-    meet_budget,
-    of_product,
     part_of,
     targets,
 )
@@ -111,7 +113,7 @@ def plan_release(
     ]
     met, division = _divided(requests, tables, budget, briefly)
     requests, choices, asked, mechanisms = met.requests, met.choices, met.asked, met.mechanisms
-    delta, losses = met.delta, losses_of(mechanisms, met.parts)
+    delta, losses = met.delta, _losses_of(mechanisms, met.parts)
     domains = [
         _shared(own, mechanism, privacy) for own, mechanism in zip(domains, mechanisms, strict=True)
     ]
@@ -141,6 +143,167 @@ def plan_release(
         gate=None if gate is None else planned[-1],
         division=division,
     )
+
+
+def _losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[PrivacyLoss]:
+    """Each mechanism's loss on its product's table."""
+    return [
+        mechanism.loss(**part.table.frame)
+        for mechanism, part in zip(mechanisms, parts, strict=True)
+    ]
+
+
+_ENOUGH = 0.9  # of delta, at which the search for the scale ends
+_AIM = 0.95
+_GUESSES = 12
+_WORTH = Decimal("1.05")  # in epsilon, that composing pure mechanisms must gain to spend delta
+_SAID = Context(prec=4, rounding=ROUND_CEILING)
+_STEPS = 12
+_FAR = 2.0**20  # times the budget, up to which one that would do is looked for
+
+
+def _meet_budget(
+    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget
+) -> tuple[tuple[Mechanism, ...], Decimal]:
+    """Calibrated mechanisms, and the delta that they are charged.
+
+    Args:
+        requests: Products whose mechanisms are named.
+        parts: The same products' shares and public quantities.
+        budget: Of the release.
+
+    Raises:
+        InfeasibleBudgetError: A product's knobs do not fit its part.
+    """
+    pure = all(mechanism_named(request.mechanism).pure for request in requests)
+    try:
+        return _meeting(requests, parts, budget, pure)
+    except InfeasibleBudgetError as error:
+        if least := _least_budget(requests, parts, budget, pure):
+            error.what += f" The smallest {least[0]} that would do is about {least[1]}."
+        raise
+
+
+def _meeting(
+    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget, pure: bool
+) -> tuple[tuple[Mechanism, ...], Decimal]:
+    if budget.rho is not None:
+        return _calibrated(requests, targets(budget, parts)), budget.delta
+    if not budget.delta or (pure and len(parts) == 1):
+        return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+    if len(parts) == 1:
+        return _calibrated(requests, targets(budget, parts)), budget.delta
+    try:
+        found = _fitted(
+            budget,
+            parts,
+            lambda scale: _calibrated(requests, targets(budget, parts, scale=scale)),
+        )
+    except InfeasibleBudgetError:
+        if pure:
+            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+        return _calibrated(requests, targets(budget, parts, added=True)), budget.delta
+    if pure and budget.epsilon is not None:
+        alone = (loss.pure_epsilon.upper for loss in _losses_of(found, parts))
+        if exact_sum(charged(epsilon) for epsilon in alone) <= EXACT.multiply(
+            budget.epsilon, _WORTH
+        ):
+            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+    return found, budget.delta
+
+
+def _calibrated(
+    requests: Sequence[ProductRequest], asked: Sequence[Target]
+) -> tuple[Mechanism, ...]:
+    """The products' mechanisms; an error names the product."""
+    found = []
+    for request, target in zip(requests, asked, strict=True):
+        with _of_product(request.name):
+            mechanism = mechanism_named(request.mechanism)
+            check_needs(mechanism, target)
+            found.append(calibrated(mechanism, request.knobs, target))
+    return tuple(found)
+
+
+@contextmanager
+def _of_product(name: str) -> Iterator[None]:
+    """Let errors of the config or the budget name the product, before the key that they name."""
+    try:
+        yield
+    except (ConfigError, InfeasibleBudgetError) as error:
+        error.where = ".".join(filter(None, (name, error.where)))
+        raise
+
+
+def _least_budget(
+    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget, pure: bool
+) -> tuple[str, Decimal] | None:
+    """The smallest epsilon or rho that would do at the same delta, to about a hundredth."""
+    measure = "epsilon" if budget.rho is None else "rho"
+
+    def scaled(factor: float) -> Budget:
+        amount = EXACT.multiply(getattr(budget, measure), Decimal(factor))
+        return replace(budget, **{measure: _SAID.create_decimal(amount)})
+
+    def fits(factor: float) -> bool:
+        """Whether each product fits its part, divided in either way."""
+        larger = scaled(factor)
+        added, composed = (targets(larger, parts, added=added) for added in (True, False))
+        return _succeeds(_calibrated, requests, added) or _succeeds(_calibrated, requests, composed)
+
+    low, high = 1.0, 2.0
+    while not fits(high):
+        low, high = high, 4 * high
+        if high > _FAR:
+            return None
+    while high / low > 1.002:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    for _ in range(_STEPS):  # what composing adds
+        if _succeeds(_meeting, requests, parts, scaled(high), pure):
+            return measure, getattr(scaled(high), measure)
+        high *= 1.005
+    return None
+
+
+def _fitted(
+    budget: Budget, parts: Sequence[Part], calibrate: Callable[[float], Sequence[Mechanism]]
+) -> tuple[Mechanism, ...]:
+    """Mechanisms of several products that together just meet epsilon at delta > 0."""
+    assert budget.epsilon is not None and budget.delta
+    epsilon, delta = double_below(budget.epsilon), double_below(budget.delta)
+    aim = gaussian_mu(epsilon, _AIM * delta)
+    scale, low, high = 1.0, 0.0, float("inf")
+    found: tuple[Mechanism, ...] | None = None
+    tried: tuple[Mechanism, ...] | None = None
+    for _ in range(_GUESSES):
+        mechanisms = tuple(calibrate(scale))
+        if mechanisms == tried:
+            break  # nothing is left to scale
+        tried = mechanisms
+        spent = compose_quickly(_losses_of(mechanisms, parts)).delta(epsilon).upper
+        if spent <= delta:
+            found, low = mechanisms, scale
+            if spent >= _ENOUGH * delta:
+                break
+        else:
+            high = scale
+        guess = scale * min(aim / gaussian_mu(epsilon, spent), 2.0) if spent else 1.4 * scale
+        scale = guess if low < guess < high else (low + min(high, 2 * low + 1)) / 2
+    if found is None:
+        raise InfeasibleBudgetError(
+            "The products' fixed parameters pass the budget together.",
+            next_step="Raise the budget, or leave out parameters of a product.",
+        )
+    return found
+
+
+def _succeeds(attempt: Callable[..., object], *arguments: object) -> bool:
+    try:
+        attempt(*arguments)
+    except InfeasibleBudgetError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +358,7 @@ def _met(
         else replace(request, mechanism=choice.mechanism, knobs=choice.knobs)
         for request, choice in zip(requests, choices, strict=True)
     )
-    mechanisms, delta = meet_budget(chosen, parts, budget)
+    mechanisms, delta = _meet_budget(chosen, parts, budget)
     return _Met(
         requests=chosen,
         parts=parts,
@@ -232,7 +395,7 @@ def _choose(
 ) -> Choice | None:
     if request.mechanism != AUTO or target is None:
         return None
-    with of_product(request.name):
+    with _of_product(request.name):
         return choose(request.kind, request.knobs, target, pure, briefly=briefly)
 
 
@@ -407,7 +570,7 @@ def _check_further(products: Sequence[PlannedProduct[Any]], briefly: bool) -> No
     """Refuse what the planned mechanisms cannot publish besides."""
     for product in products:
         if product.further is not None:
-            with of_product(product.name):
+            with _of_product(product.name):
                 product.kind.check_served(product.further, product.mechanism, product.target)
                 _ = None if briefly else product.expected_error
 
@@ -525,47 +688,3 @@ def error_with_more(plan: Plan, product: PlannedProduct[Any]) -> float | None:
     except StatpressError:  # parameters that fit the whole release, but not this part
         return own
     return own * after / before if before else own
-
-
-def errors_over(offers: Sequence[Offer], name: str) -> list[tuple[Offer, float]]:
-    """The offers for which a product's error is known, with that error."""
-    found = [(offer, error_of(offer.product(name))) for offer in offers]
-    return [(offer, error) for offer, error in found if error is not None]
-
-
-def error_at_part(
-    offers: Sequence[Offer], name: str, ratio: float, budget: Budget, *, n_products: int
-) -> float | None:
-    """About the error of a product whose part of the budget is some multiple of its own.
-
-    A product's error depends on its part only, and the same part comes of a larger share or of a
-    larger budget. So it is read off the offers, linear in logarithms. What is divided is epsilon
-    or rho, or the square of the Gaussian mu where several products have a delta
-    (``mechanisms.planning.choice``).
-
-    Args:
-        offers: In ascending order.
-        name: Of the product.
-        ratio: Of the part to the product's own, above 0.
-        budget: The config's.
-        n_products: Of the release.
-
-    Returns:
-        None if the offers do not reach so far.
-    """
-    known = [(offer, error) for offer, error in errors_over(offers, name) if error > 0]
-    parts = [_part(offer.times, budget, n_products) for offer, _ in known]
-    if len(known) < 2 or not parts[0] <= ratio <= parts[-1]:
-        return None
-    errors = [math.log(error) for _, error in known]
-    return math.exp(float(np.interp(math.log(ratio), np.log(parts), errors)))
-
-
-def _part(times: Decimal, budget: Budget, n_products: int) -> float:
-    """What so many times the budget multiplies every product's part by."""
-    if budget.rho is not None or n_products == 1 or not budget.delta:
-        return float(times)
-    assert budget.epsilon is not None
-    epsilon, delta = float(budget.epsilon), float(budget.delta)
-    larger, own = gaussian_mu(epsilon * float(times), delta), gaussian_mu(epsilon, delta)
-    return (larger / own) ** 2

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease, exact_function
+from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease
 from statpress.mechanisms.functions.lattice_release import NoisyLattice
 from statpress.mechanisms.functions.polynomials import iterated_basis
 from statpress.mechanisms.functions.released_function import ReleasedFunction
@@ -263,7 +263,7 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
 
     def true_errors(self, product: Planned, derived: DerivedFunction, private: Any) -> TrueErrors:
         """The function as released beside that of the confidential records."""
-        exact, expected = exact_function(product.mechanism, private), product.expected_error
+        exact, expected = product.mechanism.exact_function(private), product.expected_error
         points, true = exact.points, exact.values.ravel()
         released = derived.function(points)
         gaps = np.abs(released - true)

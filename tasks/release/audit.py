@@ -29,7 +29,6 @@ from statpress.mechanisms.accounting.auditing import (
     Decisions,
     Floats,
     IdealTest,
-    learnt_test,
 )
 from statpress.mechanisms.domain.contingency_table import (
     CodedColumns,
@@ -195,7 +194,7 @@ def _audited(
                 seen[side][run] = figure(derived)
     blind = None
     if figure is not None:
-        learnt = learnt_test(*seen)
+        learnt = Decisions.learnt(*seen)
         blind = Bounds.of(replace(ideal, runs=learnt.runs), learnt, learnt)
     if ratio is None:
         return Audited(product, runs, ideal, None, None, (), blind, blind_runs)

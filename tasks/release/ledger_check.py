@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from statpress.mechanisms.accounting.composition import Reading, read_odometer
+from statpress.mechanisms.accounting.composition import Reading
 from statpress.mechanisms.domain.domain import Privacy, Size
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from statpress.mechanisms.planning.charges import described_loss, recompute_charge
@@ -176,7 +176,7 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
     else:
         default = max(READING_DELTA, min(_DELTAS * exact(registered["rho_delta"]), _MOST_DELTA))
         anchor = exact(registered["rho"])
-    return read_odometer(
+    return Reading.of_history(
         epsilon=spent["epsilon"],
         epsilon_delta=spent["delta"],
         rho=spent["rho"],

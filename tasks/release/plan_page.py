@@ -7,6 +7,7 @@ process where there are processors.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import select
@@ -21,18 +22,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
+import numpy as np
+
 from statpress.configs.loading import Release
 from statpress.mechanisms.errors import OutputNotWritableError, StatpressError
 from statpress.mechanisms.mechanism import shown
+from statpress.mechanisms.planning.choice import Budget, gaussian_mu
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
-from statpress.mechanisms.planning.planner import (
-    TIMES,
-    Offer,
-    criterion_of,
-    error_at_part,
-    error_of,
-    errors_over,
-)
+from statpress.mechanisms.planning.planner import TIMES, Offer, criterion_of, error_of
 from statpress.tasks.ledger.entries import Loss, canonical
 from statpress.tasks.pages.blocks import (
     Block,
@@ -410,3 +407,47 @@ def _fork(work: Callable[[T], R], items: Sequence[T], numbers: range) -> tuple[i
             pipe.write(results)
     finally:
         os._exit(0)
+
+
+def errors_over(offers: Sequence[Offer], name: str) -> list[tuple[Offer, float]]:
+    """The offers for which a product's error is known, with that error."""
+    found = [(offer, error_of(offer.product(name))) for offer in offers]
+    return [(offer, error) for offer, error in found if error is not None]
+
+
+def error_at_part(
+    offers: Sequence[Offer], name: str, ratio: float, budget: Budget, *, n_products: int
+) -> float | None:
+    """About the error of a product whose part of the budget is some multiple of its own.
+
+    A product's error depends on its part only, and the same part comes of a larger share or of a
+    larger budget. So it is read off the offers, linear in logarithms. What is divided is epsilon
+    or rho, or the square of the Gaussian mu where several products have a delta
+    (``mechanisms.planning.choice``).
+
+    Args:
+        offers: In ascending order.
+        name: Of the product.
+        ratio: Of the part to the product's own, above 0.
+        budget: The config's.
+        n_products: Of the release.
+
+    Returns:
+        None if the offers do not reach so far.
+    """
+    known = [(offer, error) for offer, error in errors_over(offers, name) if error > 0]
+    parts = [_part(offer.times, budget, n_products) for offer, _ in known]
+    if len(known) < 2 or not parts[0] <= ratio <= parts[-1]:
+        return None
+    errors = [math.log(error) for _, error in known]
+    return math.exp(float(np.interp(math.log(ratio), np.log(parts), errors)))
+
+
+def _part(times: Decimal, budget: Budget, n_products: int) -> float:
+    """What so many times the budget multiplies every product's part by."""
+    if budget.rho is not None or n_products == 1 or not budget.delta:
+        return float(times)
+    assert budget.epsilon is not None
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    larger, own = gaussian_mu(epsilon * float(times), delta), gaussian_mu(epsilon, delta)
+    return (larger / own) ** 2

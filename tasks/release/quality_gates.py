@@ -27,7 +27,7 @@ import numpy as np
 from statpress.configs.checks import FATES, Fate, compared, limits
 from statpress.configs.loading import Release
 from statpress.configs.release_config import next_limit
-from statpress.configs.tables import key_advice, key_faults
+from statpress.configs.tables import key_faults
 from statpress.mechanisms.domain.contingency_table import CodedColumns, ContingencyTable
 from statpress.mechanisms.domain.domain import Adjacency
 from statpress.mechanisms.errors import (
@@ -160,7 +160,7 @@ def check_source(
     for fault in key_faults(tables):
         expectations.append(Between(fault, 0, 0))
         if tables is not None and figures[fault]:
-            inspector.log.write(f"{fault}: {figures[fault]:,}. {key_advice(tables, fault)}")
+            inspector.log.write(f"{fault}: {figures[fault]:,}. {tables.key_advice(fault)}")
     advice: dict[tuple[str, Fate], str] = {}
     refused: dict[tuple[str, Fate], str] = {}
     for name, fate, count, share in fates(release, profile):

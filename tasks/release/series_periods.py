@@ -28,7 +28,7 @@ from statpress.configs.order import Order
 from statpress.configs.series import stated_series
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.errors import PeriodError, SourceNotFoundError, StatpressError
-from statpress.mechanisms.periods import SeriesPeriod, due_periods
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.bundle.manifest import CONFIG, MANIFEST_NAME
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.entries import Loss, canonical_json
@@ -205,7 +205,7 @@ class Calendar:
         series = release.config.series
         assert series is not None
         skipped, lag = set(series.period.skip), series.period.lag_days
-        due = list(due_periods(series.period.start, lag, today()))
+        due = list(series.period.start.due_from(lag, today()))
         following = due[-1].following if due else series.period.start
         while str(following) in skipped:
             following = following.following

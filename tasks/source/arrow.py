@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from statpress.configs.sources import SourceConfig
 from statpress.mechanisms.errors import (
@@ -32,9 +32,6 @@ from statpress.tasks.source.engine import (
 )
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.lakes import Lake, Records
-
-if TYPE_CHECKING:
-    pass
 
 _Result = TypeVar("_Result")
 

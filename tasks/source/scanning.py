@@ -31,14 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.configs.loading import Release
+from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import (
     ContingencyTable,
     Counted,
+    Counts,
     GroupCounts,
     PackedCodes,
     Room,
     check_groups,
-    counted_at,
     smallest_unsigned,
 )
 from statpress.mechanisms.domain.domain import Domain
@@ -594,3 +595,23 @@ def counted_of(
         n_records = release.privacy.n_records
         coded = spill(source, plan.coded, n_records=n_records, folder=folder, units=units, key=key)
     return Counted(joint, coded)
+
+
+def counted_at(
+    chunks: Iterable[Mapping[int, NDArray[Any]]],
+    sizes: Sequence[int],
+    column: int,
+    places: Codes,
+    n: int,
+    group: tuple[int, ...],
+) -> Counts:
+    """``CodedColumns.table_at`` of chunks of records, with the codes of its columns."""
+    counting = GroupCounts([n if at == column else k for at, k in enumerate(sizes)],
+                           [(column, *group)])  # fmt: skip
+    kind = smallest_unsigned(n)
+    for chunk in chunks:
+        own = places[chunk[column]]
+        kept = own >= 0
+        codes = {other: chunk[other][kept] for other in group}
+        counting.add({column: own[kept].astype(kind), **codes})
+    return counting.tables()[0]

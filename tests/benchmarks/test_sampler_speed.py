@@ -17,7 +17,7 @@ from randomgen import AESCounter
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.sampling.record_sampler import draw_counts
+from statpress.mechanisms.tables.bootstrap import draw_counts
 
 OCCUPIED = 20_000
 

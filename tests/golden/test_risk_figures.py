@@ -15,7 +15,7 @@ import pytest
 from statpress.mechanisms.domain.columns import Ordinal
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of
+from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.functions.risk import EmpiricalRisk
 
 N = 124
@@ -50,7 +50,7 @@ def test_the_minimisers_are_those_of_scikit_learn(target: str) -> None:
     beside = {"response" if target == "ridge" else "label": "label"}
     width = {"bandwidth": 0.2} if target in ("svm", "kernel_logistic") else {}
     knobs = FunctionKnobs(target=target, cost=5.0, **beside, **width)
-    learner = learner_of(knobs, table.domain, N)
+    learner = knobs.learner(table.domain, N)
     assert isinstance(learner, EmpiricalRisk)
     assert learner.tolerance < 2e-3
     allowed = learner.tolerance * 2**0.5  # the kernel's norm is at most that

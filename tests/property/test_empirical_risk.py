@@ -17,7 +17,7 @@ from statpress.mechanisms.errors import ConfigError, InternalError
 from statpress.mechanisms.functions import risk as empirical_risk
 from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
-from statpress.mechanisms.functions.polynomials import evaluate_grid
+from statpress.mechanisms.functions.released_function import evaluate_grid
 from statpress.mechanisms.functions.risk import EmpiricalRisk, Rows, duality_gap, minimiser, slopes
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness

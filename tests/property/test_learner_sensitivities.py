@@ -22,7 +22,8 @@ from statpress.mechanisms.functions.kernels import (
     ProductKernel,
 )
 from statpress.mechanisms.functions.learner import Axis, DeclaredFunction, Learner
-from statpress.mechanisms.functions.polynomials import evaluate_grid, lattice
+from statpress.mechanisms.functions.polynomials import lattice
+from statpress.mechanisms.functions.released_function import evaluate_grid
 
 LABEL = Categorical(name="label", categories=("no", "yes"), other=True, missing=True)
 RESPONSE = Numeric(name="response", edges=(-2.0, -0.5, 0.0, 1.0), missing=True)

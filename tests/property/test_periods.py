@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statpress.mechanisms.periods import Frequency, SeriesPeriod, due_periods
+from statpress.mechanisms.periods import Frequency, SeriesPeriod
 
 DAY = datetime.timedelta(days=1)
 DAYS = st.dates(datetime.date(1001, 1, 1), datetime.date(2998, 12, 31))
@@ -56,7 +56,7 @@ def test_due_are_those_whose_lag_is_over(
     for _ in range(after):
         periods.append(periods[-1].following)
     today = periods[-1].due_on(lag) + shift * DAY
-    due = list(due_periods(first, lag, today))
+    due = list(first.due_from(lag, today))
     assert due[: len(periods)] == [p for p in periods if p.end + (lag + 1) * DAY <= today]
     assert due == sorted(set(due))
     following = due[-1].following if due else first

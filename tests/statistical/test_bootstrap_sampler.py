@@ -15,8 +15,8 @@ from scipy import stats
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.sampling.record_sampler import below, draw_counts
-from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.sampling.record_sampler import below
+from statpress.mechanisms.tables.bootstrap import Bootstrap, draw_counts
 
 LEVEL = 1e-6
 DRAWS = 1_000_000

@@ -18,8 +18,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.sampling import record_sampler as sampling
-from statpress.mechanisms.sampling.record_sampler import draw_counts
-from statpress.mechanisms.tables.bootstrap import Bootstrap, debias
+from statpress.mechanisms.tables.bootstrap import Bootstrap, debias, draw_counts
 from statpress.mechanisms.tables.perturbed import LaplaceTable
 from statpress.tasks.release.entropy import SeededRandomness
 

@@ -17,11 +17,11 @@ from statpress.mechanisms.domain.contingency_table import (
     GroupCounts,
     Room,
     check_groups,
-    counted_at,
     smallest_unsigned,
 )
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.tasks.release.entropy import SeededRandomness
+from statpress.tasks.source.scanning import counted_at
 
 if TYPE_CHECKING:
     from statpress.tasks.source.scanning import SpilledColumns

@@ -35,7 +35,7 @@ from test_schedule import (
 )
 from victims import warm
 
-from statpress.mechanisms.periods import SeriesPeriod, due_periods
+from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.system
 NAME, POOL = "release-series", "series"
 TODAY = datetime.datetime.now(datetime.UTC).date()
 YEAR_AGO = SeriesPeriod.of(TODAY.replace(year=TODAY.year - 1, day=1), "month")
-YEAR = [str(period) for period in due_periods(YEAR_AGO, 0, TODAY)]
+YEAR = [str(period) for period in YEAR_AGO.due_from(0, TODAY)]
 NEXT = SeriesPeriod.read(YEAR[-1]).following
 
 

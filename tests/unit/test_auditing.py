@@ -17,7 +17,6 @@ from statpress.mechanisms.accounting.auditing import (
     MISS,
     Decisions,
     IdealTest,
-    learnt_test,
     rate_limits,
 )
 from statpress.mechanisms.accounting.losses import GaussianLoss, PureLoss
@@ -105,16 +104,16 @@ def test_a_coin_decides_what_is_at_zero() -> None:
 def test_a_learnt_test_finds_a_difference_in_either_direction(sign: int) -> None:
     rng = np.random.default_rng(2)
     one, other = (np.rint(rng.normal(sign * side, 1.0, RUNS)) for side in (1, -1))
-    learnt = learnt_test(one, other)
+    learnt = Decisions.learnt(one, other)
     assert learnt.runs == RUNS
     assert 1.5 < learnt.mu(MISS) < 2.0
 
 
 def test_a_learnt_test_finds_nothing_where_there_is_nothing() -> None:
     rng = np.random.default_rng(3)
-    learnt = learnt_test(rng.normal(size=RUNS), rng.normal(size=RUNS))
+    learnt = Decisions.learnt(rng.normal(size=RUNS), rng.normal(size=RUNS))
     assert learnt.mu(ALARM_MISS) == 0.0
-    constant = learnt_test(np.ones(RUNS), np.ones(RUNS))
+    constant = Decisions.learnt(np.ones(RUNS), np.ones(RUNS))
     assert constant.right == constant.mistaken
 
 

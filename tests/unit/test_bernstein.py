@@ -15,6 +15,7 @@ from statpress.mechanisms.domain.columns import Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.functions.bernstein import least_error, least_gaussian_error
 from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
 from statpress.mechanisms.functions.lattice_release import (
@@ -24,12 +25,7 @@ from statpress.mechanisms.functions.lattice_release import (
     integer_values,
     noise_bound,
 )
-from statpress.mechanisms.functions.learner import (
-    DeclaredFunction,
-    LatticeSensitivity,
-    least_error,
-    least_gaussian_error,
-)
+from statpress.mechanisms.functions.learner import DeclaredFunction, LatticeSensitivity
 from statpress.mechanisms.functions.polynomials import iterated_basis
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness

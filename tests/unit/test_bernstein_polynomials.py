@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.functions import polynomials as bernstein_polynomials
-from statpress.mechanisms.functions.learner import lebesgue_constant
+from statpress.mechanisms.functions.lattice_release import lebesgue_constant
 from statpress.mechanisms.functions.polynomials import (
     BernsteinFunction,
     basis,
     evaluate,
-    evaluate_grid,
     iterated_basis,
     lattice,
 )
+from statpress.mechanisms.functions.released_function import evaluate_grid
 
 ENDS = [0.0, 5e-324, 1e-12, 0.3, 0.5, 0.7, 1 - 2**-53, 1.0]
 

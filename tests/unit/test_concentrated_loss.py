@@ -9,11 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from statpress.mechanisms.accounting.losses import (
-    ConcentratedLoss,
-    epsilon_of_rho,
-    tail_of_rho,
-)
+from statpress.mechanisms.accounting.composition import epsilon_of_rho, tail_of_rho
+from statpress.mechanisms.accounting.losses import ConcentratedLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from statpress.mechanisms.tables.perturbed import GaussianTable
 from statpress.mechanisms.tables.two_resolutions import TwoResolutions

@@ -16,7 +16,7 @@ from statpress.mechanisms.functions import risk
 from statpress.mechanisms.functions.bernstein import FunctionRelease, at_default_cost
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
-from statpress.mechanisms.functions.polynomials import evaluate_grid
+from statpress.mechanisms.functions.released_function import evaluate_grid
 from statpress.mechanisms.functions.risk import EmpiricalRisk, expected_wrong
 from statpress.mechanisms.mechanism import Target
 

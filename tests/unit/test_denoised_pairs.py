@@ -16,7 +16,7 @@ from statpress.mechanisms.marginals.denoising import (
 )
 from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair, with_margins
 from statpress.mechanisms.marginals.latent_classes import LatentClasses
-from statpress.mechanisms.marginals.pair_cells import Predicted, likely_cells, refined
+from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.synthesis import one_way_counts
 
 
@@ -156,24 +156,24 @@ def test_rare_and_depleted_cells_are_withheld() -> None:
     rows, columns = np.array([9_800.0, 120.0, 80.0]), np.array([9_850.0, 100.0, 50.0])
     table = np.multiply.outer(rows, columns) / 10_000
     cells = Predicted(table, 800.0, table, np.full(table.shape, 800.0))
-    likely = likely_cells(cells, table, rows, columns)
+    likely = cells.likely_cells(table, rows, columns)
     rare = np.zeros(table.shape, np.bool_)
     rare[1:, 1:] = True
     assert np.array_equal(likely, ~rare)
 
     seen = table.copy()
     seen[1, 1] = 500.0  # independent columns would have 1: the mean of both is above 20
-    assert likely_cells(cells, seen, rows, columns)[1, 1]
+    assert cells.likely_cells(seen, rows, columns)[1, 1]
 
     lost = table.copy()
     lost[2] = 70.0, 5.0, 5.0  # more than a tenth of a row would go
-    assert likely_cells(cells, lost, rows, columns)[2].all()
+    assert cells.likely_cells(lost, rows, columns)[2].all()
 
     depleted = table.copy()
     depleted[0, 0] = 59.0  # hidden, and far below 9 653
-    assert not likely_cells(cells, depleted, rows, columns)[0, 0]
+    assert not cells.likely_cells(depleted, rows, columns)[0, 0]
     depleted[0, 0] = 61.0
-    assert likely_cells(cells, depleted, rows, columns)[0, 0]
+    assert cells.likely_cells(depleted, rows, columns)[0, 0]
 
 
 def test_withholding_rare_cells_takes_more_of_empty_cells_than_of_others() -> None:
@@ -186,7 +186,7 @@ def test_withholding_rare_cells_takes_more_of_empty_cells_than_of_others() -> No
     cells = Predicted(true + rng.normal(0, 20.0, true.shape), 400.0, product, product**2 + 1.0)
     kept = cells.variances / (cells.variances + cells.variance)
     table = np.maximum(kept * cells.measured + (1 - kept) * cells.means, 0.0)
-    withheld = ~likely_cells(cells, table, rows, columns)
+    withheld = ~cells.likely_cells(table, rows, columns)
     by_chance = rng.permutation(withheld.ravel()).reshape(withheld.shape)
 
     def of_empty(cells: np.ndarray) -> float:

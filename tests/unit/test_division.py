@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from statpress.mechanisms.places import division
-from statpress.mechanisms.places.division import divide
+from statpress.mechanisms.places.reading import divide
 
 
 def wanted_table(seed: int, children: int, cells: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
 from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease
-from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of
+from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.functions.kernels import KernelDensity, PriestleyChao
 from statpress.mechanisms.functions.lattice_release import NoisyLattice
 from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
@@ -140,10 +140,10 @@ def test_a_density_counts_in_the_units_of_its_columns() -> None:
 
 def test_public_defaults() -> None:
     domain = Domain((AGE, PAY))
-    density = learner_of(FunctionKnobs(target="kde"), domain, N)
+    density = FunctionKnobs(target="kde").learner(domain, N)
     assert isinstance(density, KernelDensity)
     assert density.kernel.bandwidths == pytest.approx([0.3 * N ** (-1 / 6)] * 2)
-    curve = learner_of(FunctionKnobs(target="regression", response="pay"), domain, N)
+    curve = FunctionKnobs(target="regression", response="pay").learner(domain, N)
     assert isinstance(curve, PriestleyChao)
     assert curve.widest_gap == curve.least_distance == pytest.approx(5 / 99)
     for said, width in (
@@ -152,7 +152,7 @@ def test_public_defaults() -> None:
         ({"target": "svm", "label": "sex"}, 0.5),
     ):
         columns = Domain((AGE, PAY if "response" in said else SEX))
-        risk = learner_of(FunctionKnobs(**said), columns, N)
+        risk = FunctionKnobs(**said).learner(columns, N)
         assert isinstance(risk, EmpiricalRisk) and risk.width == width
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statpress.mechanisms.accounting.composition import _level, _levelled, read_odometer
+from statpress.mechanisms.accounting.composition import Reading, _level, _levelled
 from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 from statpress.tasks.release.ledger_check import read_account
@@ -24,7 +24,7 @@ EMPTY = dict.fromkeys(("epsilon", "epsilon_delta", "rho", "rho_delta"), D(0))
 
 def reading(**changes: object) -> tuple[float, float]:
     given = {**EMPTY, "anchor": D(1), "delta": D("1e-6"), **changes}
-    found = read_odometer(**given)
+    found = Reading.of_history(**given)
     return found.adaptive, found.fixed
 
 

@@ -12,16 +12,10 @@ from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
-from statpress.mechanisms.planning.planner import (
-    TIMES,
-    Offer,
-    error_at_part,
-    error_of,
-    errors_over,
-    plan_release,
-)
+from statpress.mechanisms.planning.planner import TIMES, Offer, error_of, plan_release
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.count_tables import TABLE
+from statpress.tasks.release.plan_page import error_at_part, errors_over
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(3)))
 FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10_000)

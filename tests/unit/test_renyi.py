@@ -14,8 +14,8 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from statpress.mechanisms.accounting.composition import epsilon_at, epsilon_of_rho, tail_of_rho
 from statpress.mechanisms.accounting.draws import DrawsLoss, _Draw
-from statpress.mechanisms.accounting.losses import epsilon_at, epsilon_of_rho, tail_of_rho
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40

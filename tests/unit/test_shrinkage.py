@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from statpress.mechanisms.places.shrinkage import (
+from statpress.mechanisms.places.reading import (
     LEVELS,
     SPREADS,
     GammaPosterior,

@@ -21,7 +21,6 @@ from statpress.mechanisms.marginals.linear_moments import (
     KISH,
     ONE,
     CellFunction,
-    at_level,
     sampling,
     wald,
 )
@@ -132,7 +131,7 @@ def test_p_values_are_students_too() -> None:
     asked = analyses(WHOLE, strata=0, cluster=1)
     total = asked.total("x", {})
     t = total.value / total.standard_error
-    just = at_level(wald(2.2 * total.standard_error, total.standard_error, 0.95), 0.95, 0.977)
+    just = wald(2.2 * total.standard_error, total.standard_error, 0.95).at_level(0.95, 0.977)
     assert just.p_value > 0.05 > wald(2.2, 1.0, 0.95).p_value
     assert total.p_value == pytest.approx(2 * norm.sf(t * 1.959964 / 2.262157), rel=1e-3)
 

@@ -48,7 +48,7 @@ def drawing(records: int) -> dict[str, float]:
 
     from randomgen import AESCounter
 
-    from statpress.mechanisms.sampling.record_sampler import draw_counts
+    from statpress.mechanisms.tables.bootstrap import draw_counts
     from tests.benchmarks.test_sampler_speed import occupied_table
 
     table, rng = occupied_table(), np.random.Generator(AESCounter())
