@@ -1,86 +1,207 @@
-"""What the sections of a config must be to each other, in whole and in part.
+"""What a config must be by itself: its keys and values, names of columns, limits on the input.
+
+Every finding of the validator becomes an error of the right kind and place.
 
 No file of the source is opened here: whether it has the declared columns is checked where it is
 read (``tasks.source.engine.check_source_columns``).
-
-Of a faulty config the parts that are in order are checked as well, so that their faults are named
-in the same run: the declared domain, the limits of the checks on the input, and what the formats
-cannot hold.
-
-Public totals that a config keeps in files of their own are read here. They are published with the
-config, so a file must be a table of totals by its form: a CSV file of that very name below the
-config's folder, a row for each combination of values at most, and never the source.
 """
 
 from __future__ import annotations
 
-import csv
-import glob
-import io
-import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from statpress.configs import formats
-from statpress.configs.declared_columns import build_zero
-from statpress.configs.formats import fault_of, stored_name
-from statpress.configs.release_config import CheckConfig, ReleaseConfig
-from statpress.configs.yaml_text import Document, Findings, lines_of, placed, read_text
+from statpress.configs import sources
+from statpress.configs.about import AboutConfig, OtherLicence
+from statpress.configs.declared_columns import COLUMNS, CategoriesFile, RangeConfig
+from statpress.configs.geography import GeographyConfig
+from statpress.configs.order import nearest
+from statpress.configs.products import PRODUCTS, open_forms
+from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
+from statpress.configs.upload_targets import TARGETS, tag_of
+from statpress.configs.yaml_text import Document, Findings
 from statpress.configs.yaml_text import Place as Keys
-from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, Slot, labels
-from statpress.mechanisms.domain.domain import Domain, ZeroPattern
-from statpress.mechanisms.errors import ConfigError, DuplicateColumnError
+from statpress.mechanisms import errors
+from statpress.mechanisms.domain.columns import Column, Slot
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, DuplicateColumnError, UnknownKeyError, together
+from statpress.mechanisms.planning.choice import AUTO
+from statpress.mechanisms.registry import KINDS, REGISTRY, serving
 
-if TYPE_CHECKING:
-    from statpress.mechanisms.marginals.target_tables import KnownTotal
-
-_NAMED = ("domain", "geography", "products", "checks")
-_STAND_INS: dict[str, Any] = {
-    "title": "-",
-    "about": {},
-    "dataset": "-",
-    "source": {"path": "-"},
-    "privacy": {"adjacency": "replace_one", "unit": "record", "n_records": 1},
-    "budget": {"epsilon": 1, "delta": 0},
-    "publish": {"directory": "-"},
-    "resources": {},
-}
-"""For sections at fault. Nothing comes of them: a config with a fault is never returned."""
+Model = TypeVar("Model", bound=BaseModel)
+_TAGS: dict[Any, type[BaseModel]] = {
+    "by column": UnitColumn, "as range": RangeConfig, "CategoriesFile": CategoriesFile,
+    "rough": RoughSize, "by name": OtherLicence, **COLUMNS,
+    **{tag_of(key): model for key, model in TARGETS.items()},
+    **{sources.tag_of(key): model for key, model in sources.ENGINES.items()},
+}  # fmt: skip
 
 
-def rest_of(document: Document) -> ReleaseConfig | None:
-    """The config without the columns, products, checks and sections that are at fault.
+def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
+    """The values of a document, or of one of its sections, as a model.
 
-    Returns:
-        None if too little is left to be checked.
+    Args:
+        document: Parsed.
+        model: What it should be.
+        at: Keys of the section.
+
+    Raises:
+        ConfigError: The first of all findings, unknown keys before the rest, with the others.
     """
-    if not isinstance(document.value, dict):
-        return None
-    value = dict(document.value)
+    value = document.value
+    for key in at:
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        what = f"'{at[-1]}'" if at else "The file"
+        raise ConfigError(f"{what} must be a mapping of keys.", where=document.where(at))
     try:
-        return ReleaseConfig.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
-        places = [detail["loc"] for detail in error.errors(include_url=False)]
-    except ConfigError:
-        return None
-    if () in places:  # the config as a whole
-        return None
-    for part, *inner in places:
-        if part in _NAMED and inner and isinstance(value.get(part), dict):
-            value[part] = {k: v for k, v in value[part].items() if k != inner[0]}
-        elif part in _STAND_INS:
-            value[part] = _STAND_INS[part]
-        else:
-            value.pop(part, None)
-    try:
-        return ReleaseConfig.model_validate(value)
-    except (ValidationError, ConfigError):
-        return None
+        found = error.errors(include_url=False)
+    except ConfigError as error:  # of a value that checks itself, which cannot say where it is
+        places = [keys for keys in document.places if keys and keys[-1] == error.where]
+        error.where = document.where(places[0] if len(places) == 1 else at)
+        error.args = (str(error),)
+        raise
+    problems = [_problem({**detail, "loc": (*at, *detail["loc"])}, document) for detail in found]
+    problems = list({str(each[0]): each for each in problems}.values())  # of a union, once
+    problems.sort(key=lambda each: (not isinstance(each[0], UnknownKeyError), *each[1:]))
+    raise together([problem for problem, *_ in problems])
+
+
+def _problem(detail: Any, document: Document) -> tuple[ConfigError, tuple[int, int], str]:
+    """One finding of the validator, with the line and column to sort it by."""
+    keys = _existing(detail["loc"], document, whole=detail["type"] == "missing")
+    error = _as_error(detail, keys, document)
+    known = next((keys[:n] for n in range(len(keys), 0, -1) if keys[:n] in document.places), ())
+    return error, document.places.get(known, (1, 1)), error.where
+
+
+def _known_keys(loc: Keys) -> Iterable[str]:
+    """The keys that may stand where the validator found one that may not."""
+    model: Any = ReleaseConfig
+    if loc[0] in ("checks", "geography") and len(loc) > 2:
+        model = CheckConfig if loc[0] == "checks" else GeographyConfig
+    elif len(loc) == 2:
+        model = ReleaseConfig.model_fields[str(loc[0])].annotation
+    elif len(loc) > 2:
+        model = _tagged(loc[1:-1])
+        if model is None and loc[0] == "about":
+            model = get_args(AboutConfig.model_fields[str(loc[1])].annotation)[0]
+    return getattr(model, "model_fields", ())
+
+
+def _tagged(keys: Keys) -> Any:
+    """The model of the innermost section whose tag is among the validator's keys."""
+    members: tuple[Mapping[Any, type[BaseModel]], ...] = (_TAGS, PRODUCTS)
+    found = (models[key] for key in reversed(keys) for models in members if key in models)
+    return next(found, None)
+
+
+def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
+    """One finding of the validator as an error of the right kind."""
+    kind = detail["type"]
+    where = document.where(keys)
+    if kind == "extra_forbidden":
+        key = keys[-1]
+        if keys[0] == "products" and len(keys) == 3 and (others := _taking(str(key))):
+            return UnknownKeyError(
+                f"This product has no key '{key}': only products by {' or '.join(others)} do.",
+                where=where,
+                next_step="Remove the key, or name one of these mechanisms if it serves this kind.",
+            )
+        hint = nearest(key, _known_keys(detail["loc"]))
+        return UnknownKeyError(f"There is no key '{key}' here.{hint}", where=where)
+    if kind == "missing":
+        return ConfigError(f"'{keys[-1]}' is missing.", where=where)
+    if detail["input"] is None and keys:
+        return ConfigError(f"'{keys[-1]}' is blank: fill it in.", where=where)
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        return ConfigError("The value must be a mapping of keys.", where=where)
+    if kind == "union_tag_not_found" and keys[0] == "products":
+        allowed = {name for model in PRODUCTS.values() for name in model.model_fields}
+        for key in detail["input"]:
+            if key not in allowed:  # perhaps 'mechanism' misspelt
+                what = f"There is no key '{key}' here.{nearest(key, sorted(allowed))}"
+                return UnknownKeyError(what, where=document.where((*keys, key)))
+        if str(detail["input"].get("kind")) not in KINDS:
+            return _no_kind(detail["input"], document, keys)
+        return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
+    if kind == "union_tag_invalid" and keys[0] == "products":
+        if detail["input"].get("mechanism") == AUTO:
+            return _no_kind(detail["input"], document, keys)
+        named, of_kind = (str(detail["input"].get(key)) for key in ("mechanism", "kind"))
+        known = KINDS.get(of_kind)
+        names = (AUTO, *([each.name for each in serving(known)] if known else REGISTRY))
+        whom = f"for '{of_kind}' there are" if known else "there are"
+        return ConfigError(
+            f"There is no mechanism '{named[:60]}'; {whom} {', '.join(names)}."
+            f"{nearest(named, names)}",
+            where=document.where((*keys, "mechanism")),
+        )
+    if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":
+        chosen = str(detail["loc"][2])
+        kind = KINDS.get(str(detail["input"]))
+        able = [mechanism.name for mechanism in serving(kind)] if kind else []
+        return ConfigError(
+            f"The mechanism '{chosen.split()[0]}' serves {' and '.join(_kinds(chosen))}, and not "
+            f"'{str(detail['input'])[:60]}', which {', '.join(able) or 'none'} would serve.",
+            where=where,
+        )
+    message = detail["msg"].removeprefix("Input ")
+    if message.split()[0] in ("must", "should", "is"):
+        message = f"The value {message}"
+    error_class = getattr(errors, kind, ConfigError)
+    if keys and keys[-1] in ("records", "pseudocount"):
+        error_class = errors.RecordsError
+    return error_class(
+        f"{message[0].upper()}{message[1:].removesuffix('.')}.",
+        where=where,
+        next_step=detail.get("ctx", {}).get("next_step", ""),
+    )
+
+
+def _taking(key: str) -> list[str]:
+    """The mechanisms whose products have a key."""
+    return [name for name in REGISTRY if key in PRODUCTS[name].model_fields]
+
+
+def _no_kind(product: Mapping[str, Any], document: Document, keys: Keys) -> ConfigError:
+    """What is wrong with a product of no known kind that leaves its mechanism open."""
+    where = document.where((*keys, "kind"))
+    if "kind" not in product:
+        return ConfigError("'kind' is missing.", where=where)
+    return ConfigError(
+        f"There is no kind of product '{str(product['kind'])[:60]}'; there are {', '.join(KINDS)}.",
+        where=where,
+    )
+
+
+def _kinds(chosen: str) -> tuple[str, ...]:
+    """The kinds of product that one form of product can be of."""
+    found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
+    if chosen != AUTO:
+        return found
+    return (
+        *found,
+        *(kind for form, (*_, served) in open_forms().items() if form != AUTO for kind in served),
+    )
+
+
+def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
+    """The location without the validator's own tags, such as a union's member.
+
+    With ``whole`` the last key is kept although it is not in the file.
+    """
+    keys: Keys = ()
+    for i, key in enumerate(loc):
+        if (*keys, key) in document.places or (whole and i == len(loc) - 1):
+            keys = (*keys, key)
+    return keys
 
 
 def declared_columns(document: Document) -> frozenset[str]:
@@ -94,71 +215,6 @@ def declared_columns(document: Document) -> frozenset[str]:
     if isinstance(weight, str):
         sections.append({weight.partition(".")[2] if isinstance(tables, dict) else weight: None})
     return frozenset(name for each in sections if isinstance(each, dict) for name in each)
-
-
-def place_of_column(config: ReleaseConfig, name: str) -> Keys:
-    """Where a column is declared."""
-    if config.weight is not None and name == config.weight.column:
-        return ("weight", "edges")
-    return ("domain", name) if config.linked is None else config.linked.place_of(name)
-
-
-def columns_in_order(
-    config: ReleaseConfig, document: Document, folder: Path, findings: Findings
-) -> dict[str, Column]:
-    """The columns that are in order, by name."""
-    columns = {}
-    for name, column in config.columns.items():
-
-        def read_lines(relative: str, name: str = name) -> list[str]:
-            if (listed := lines_of(relative)) is not None:
-                return [line for line in listed if line.strip()]
-            where = document.where((*place_of_column(config, name), "categories"))
-            path = (folder / relative).resolve()
-            if path.suffix != ".txt" or folder.resolve() not in path.parents:
-                # Its lines are published, so it must not be a data file by mistake.
-                raise ConfigError(
-                    f"'{relative}' is not a .txt file in or below the config's folder.",
-                    where=where,
-                    next_step="Keep the categories in a .txt file in the config's folder.",
-                )
-            text = read_text(path, f"{where}: {relative}")
-            return [line for line in text.splitlines() if line.strip()]
-
-        with findings.noting(), placed(document, place_of_column(config, name)):
-            columns[name] = column.build(name, read_lines)
-            source = config.source if config.linked is None else config.linked.source_of(name)
-            source.check_column(columns[name])
-    return columns
-
-
-def domain_of(
-    config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
-) -> Domain:
-    """The domain of the columns that are in order."""
-    linked = config.linked
-    with placed(document, ("domain",)):
-        domain = Domain(tuple(columns.values() if linked is None else linked.flat(columns)))
-    zeros: list[ZeroPattern] = []
-    rules: list[ZeroPattern] = []
-    for i, declared in enumerate(config.structural_zeros):
-        if not columns.keys() >= declared.keys() & config.columns.keys():
-            continue  # of a column that is not in order, which is said already
-        with findings.noting(), placed(document, ("structural_zeros", i)):
-            zero = build_zero(declared, columns)
-            patterns = [zero] if linked is None else list(linked.patterns(zero))
-            (zeros if patterns == [zero] else rules).extend(patterns)
-    for i, rule in enumerate(config.rules if linked is not None else ()):
-        with findings.noting(), placed(document, ("rules", i)):
-            assert linked is not None
-            rules.extend(linked.broken(rule, columns))
-    with placed(document, ("structural_zeros",)):
-        # A unit of one record lacks none, and needs no cell for what it lacks.
-        full = Domain(domain.columns, tuple(zeros), absent=config.privacy.pads, rules=tuple(rules))
-    with placed(document, ("rules",)):
-        if linked is not None:
-            linked.check_possible(full)
-    return full
 
 
 _PARTS = (
@@ -346,254 +402,3 @@ def compared(
             share = getattr(most, fate)
             if share is not None and share < 1:
                 yield column.name, fate, share
-
-
-def check_exports(
-    config: ReleaseConfig, columns: Mapping[str, Column], document: Document, findings: Findings
-) -> None:
-    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency.
-
-    Args:
-        config: As far as it is valid.
-        columns: Those that are in order.
-        document: Places of the values, for messages.
-        findings: Take what is wrong.
-    """
-    publish = config.publish
-    if "csv" in publish.formats:
-        released = {name for product in config.products.values() for name in product.columns}
-        for name in config.columns:
-            if name in released and name.startswith(tuple(formats.FORMULA_MARKS)):
-                findings.errors.append(
-                    ConfigError(
-                        f"A spreadsheet would take the name of the column {name!r} for a formula "
-                        "in the header of CSV files.",
-                        where=document.where(place_of_column(config, name)),
-                        next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
-                    )
-                )
-    for form in (each for each in formats.STAT if each in publish.formats):
-        where = document.where(("publish", "formats"))
-        for fault, change in _faults(config, columns, form):
-            findings.errors.append(
-                ConfigError(
-                    f"{fault} in files of {formats.PACKAGES[form]}.",
-                    where=where,
-                    next_step=f"{change}, or leave '{form}' out of publish.formats.",
-                )
-            )
-    if publish.sdmx and config.about.publisher is None:
-        findings.errors.append(
-            ConfigError(
-                "SDMX names the agency that maintains a table's structure, and the config names no "
-                "publisher.",
-                where=document.where(("publish", "sdmx")),
-                next_step="Add a publisher with its name to the section 'about', or leave out "
-                "'sdmx'.",
-            )
-        )
-
-
-def _faults(
-    config: ReleaseConfig, columns: Mapping[str, Column], form: str
-) -> Iterator[tuple[str, str]]:
-    """Names of two columns that become one, values that would not come back; and what to do."""
-    used: dict[str, None] = {}
-    for product in config.products.values():
-        names = {name: stored_name(name, form) for name in product.columns}
-        taken = {each: each for each in (*RESERVED_COLUMNS, *OF_BANDS)}
-        for name, stored in names.items():
-            other = taken.setdefault(stored.casefold(), name)
-            if other != name:
-                yield (
-                    f"The columns '{other}' and '{name}' would both be called '{stored}'",
-                    f"Rename '{name}' in the source",
-                )
-        used |= dict.fromkeys(names)
-    for name in used:
-        for value in _values(columns.get(name)):
-            fault = fault_of(value, form)
-            if fault is not None:
-                what = f"The value {value!r} of '{name}' would be lost ({fault})"
-                yield what, "Declare another value"
-
-
-def _values(column: Column | None) -> list[object]:
-    """The declared values that may be beyond what a file holds."""
-    if isinstance(column, Categorical):
-        return list(column.categories)
-    if isinstance(column, Numeric):
-        return [*column.edge_array.tolist(), *column.special]
-    return []
-
-
-COUNT = "count"
-"""Name of the column of totals."""
-_MOST_CELLS = 12  # of a column that a message lists
-_NEXT = "Write a CSV file with a header: the columns' names, then 'count'; a row for each cell."
-
-
-def with_counts(
-    known: Mapping[str, KnownTotal],
-    domain: Domain,
-    folder: Path,
-    sources: Sequence[str],
-) -> dict[str, KnownTotal]:
-    """The totals of a product with the counts of their files, by cells.
-
-    Args:
-        known: As the config has them.
-        domain: The product's columns.
-        folder: Of the config.
-        sources: Paths of private files, as the config has them.
-
-    Raises:
-        ConfigError: A file is missing, not of that form, or the source.
-    """
-    from statpress.mechanisms.marginals.target_tables import KnownTotal
-
-    totals = {}
-    for name, total in known.items():
-        columns = total.columns or (name,)
-        for column in columns:
-            if column not in domain.names:
-                able = [c.name for c in domain.columns if not isinstance(c, Slot)]
-                raise ConfigError(
-                    f"The product has no column '{column}' of which totals may be known.",
-                    where=f"known.{name}",
-                    next_step=f"Those that it has: {', '.join(able)}.",
-                )
-        counts = total.counts
-        if counts is None:
-            assert total.file is not None
-            own = [domain[column] for column in columns]
-            counts = counts_of_file(total.file, own, folder, sources, where=f"known.{name}")
-        totals[name] = KnownTotal(columns=columns, counts=counts)
-    return totals
-
-
-def counts_of_file(
-    relative: str,
-    columns: list[Column],
-    folder: Path,
-    sources: Sequence[str],
-    *,
-    where: str,
-    whole: bool = False,
-) -> tuple[int, ...]:
-    """The counts of a CSV file of public totals, the last column's cells running fastest.
-
-    Args:
-        relative: Path of the file from the config's folder.
-        columns: Whose combinations of cells it lists.
-        folder: Of the config.
-        sources: Paths of private files, as the config has them.
-        where: The key that names the file, for messages.
-        whole: Whether every cell has to be listed; else one that is not counts 0.
-
-    Raises:
-        ConfigError: The file is missing, not of that form, or the source.
-    """
-    try:
-        path = public_path(relative, folder, sources, "totals", where=where)
-        return _counts(read_text(path, relative), columns, relative, whole=whole)
-    except ConfigError as error:
-        error.where = where
-        raise
-
-
-def public_path(
-    relative: str,
-    folder: Path,
-    sources: Sequence[str],
-    noun: str,
-    *,
-    where: str,
-    endings: Sequence[str] = (".csv",),
-) -> Path:
-    """The path of a file that is published with the config; for arguments see ``with_counts``.
-
-    Raises:
-        ConfigError: It is not below the config's folder, or it is the source.
-    """
-    path, listed = None, " or ".join(endings)
-    if "\0" not in relative:
-        path = (folder / relative).resolve()
-    if path is None or path.suffix not in endings or folder.resolve() not in path.parents:
-        raise ConfigError(
-            f"'{relative}' is not a {listed} file in or below the config's folder.",
-            where=where,
-            next_step=f"Keep public {noun} in a {listed} file in the config's folder.",
-        )
-    files = [file for each in sources for file in (folder / each, *_globbed(folder, each))]
-    if any(_same(path, each) for each in files):
-        raise ConfigError(
-            f"'{relative}' is the private source, whose records would be published as {noun}.",
-            where=where,
-            next_step=f"Name a file of public {noun}.",
-        )
-    return path
-
-
-def _globbed(folder: Path, source: str) -> list[Path]:
-    """The files of a source that is a pattern, relative or absolute; names are looked at only."""
-    try:
-        found = glob.glob(str(Path(glob.escape(str(folder))) / source), recursive=True)
-    except (ValueError, OSError):
-        return []
-    return list(map(Path, found))
-
-
-def _same(path: Path, other: Path) -> bool:
-    """Whether two paths name one file, by whatever links."""
-    try:
-        return path == other.resolve() or path.samefile(other)
-    except (ValueError, OSError):
-        return False
-
-
-def _counts(text: str, columns: list[Column], name: str, *, whole: bool) -> tuple[int, ...]:
-    """Counts of all combinations of the columns' cells, the last column's running fastest."""
-    try:
-        rows = list(csv.reader(io.StringIO(text)))
-    except csv.Error:
-        raise _problem("The file is not CSV", name, None) from None
-    header = [*(column.name for column in columns), COUNT]
-    if not rows or rows[0] != header:
-        raise _problem(f"The file must begin with the line '{','.join(header)}'", name, 1)
-    cells = math.prod(column.size for column in columns)
-    if len(rows) - 1 > cells:
-        raise _problem(f"The file has more rows than there are cells ({cells:,})", name, None)
-    places = [
-        {label or "": code for code, label in enumerate(labels(column))} for column in columns
-    ]
-    found: dict[int, int] = {}
-    for line, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise _problem("A row does not have as many values as the header", name, line)
-        cell = 0
-        for column, place, value in zip(columns, places, row, strict=False):
-            if value not in place:
-                able = ", ".join(f"'{each}'" for each in [*place][:_MOST_CELLS])
-                more = ", …" if len(place) > _MOST_CELLS else ""
-                what = f"The column '{column.name}' has no such cell"
-                raise _problem(what, name, line, next_step=f"Those that it has: {able}{more}.")
-            cell = cell * column.size + place[value]
-        if cell in found:
-            raise _problem("A cell is listed twice, which no table of totals does", name, line)
-        if not (row[-1].isascii() and row[-1].isdigit()) or len(row[-1]) > 15:
-            raise _problem("A count is not a whole number of at least 0", name, line)
-        found[cell] = int(row[-1])
-    if whole and len(found) < cells:
-        cell = next(cell for cell in range(cells) if cell not in found)
-        labelled = []
-        for column in reversed(columns):
-            cell, code = divmod(cell, column.size)
-            labelled.append(f"{column.name} = {labels(column)[code] or 'missing'}")
-        raise _problem(f"The file has no row for {', '.join(reversed(labelled))}", name, None)
-    return tuple(found.get(cell, 0) for cell in range(cells))
-
-
-def _problem(what: str, name: str, line: int | None, next_step: str = _NEXT) -> ConfigError:
-    place = f"'{name}'" if line is None else f"'{name}', line {line}"
-    return ConfigError(f"{what} ({place}).", next_step=next_step)

@@ -7,12 +7,15 @@ column.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -28,6 +31,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import (
     Categorical,
     Column,
@@ -37,7 +41,7 @@ from statpress.mechanisms.domain.columns import (
     Ordinal,
     Period,
 )
-from statpress.mechanisms.domain.domain import ZeroPattern, codes_of_range, codes_of_values
+from statpress.mechanisms.domain.domain import Runs, ZeroPattern, codes_of_values
 from statpress.mechanisms.errors import ConfigError, EdgesError
 
 
@@ -369,3 +373,92 @@ def _categories(
             raise ConfigError(f"The categories file '{declared.file}' is empty.")
         return tuple(lines)
     return tuple(map(_plain, declared))
+
+
+End = int | float | Decimal | datetime.date | None
+
+_FARTHEST = 2**1000
+_SAME_EDGE = Fraction(1, 10**9)  # of a bin's width, between an edge and how it is written
+
+
+def codes_of_range(column: Column, lower: End, upper: End) -> Runs:
+    """The codes of a range, both ends included; an end that is None has no limit.
+
+    Special values within the range are in it.
+
+    Raises:
+        ConfigError: The range does not consist of whole cells, or the column has no range.
+    """
+    n = column.n_bins if isinstance(column, Ranges) else column.n_values
+    if isinstance(column, Integer):
+        first = 0 if lower is None else _whole(lower, column.lower, column.width)
+        last = n if upper is None else _whole(upper, column.lower - 1, column.width)
+    elif isinstance(column, Numeric):
+        first = 0 if lower is None else _edge(column, lower)
+        last = n if upper is None else _edge(column, upper)
+    elif isinstance(column, Date):
+        first = 0 if lower is None else _begin(column, lower)
+        last = n if upper is None else _end(column, upper)
+    else:
+        raise ConfigError(
+            f"A column of kind {column.kind} has no range.",
+            where=column.name,
+            next_step="List the values.",
+        )
+    if first is None or last is None or not 0 <= first < last <= n:
+        raise ConfigError(
+            "The range does not consist of whole cells of the column.",
+            where=column.name,
+            next_step="Begin with the first and end with the last value of a declared cell.",
+        )
+    codes = column.codes_of_bins(np.array([first, last - 1])).tolist()
+    for special, code in zip(column.special, column.special_codes.tolist(), strict=True):
+        above = lower is None or special >= column.begin_of(first)
+        ends = special < column.begin_of(last) if last < n else special <= column.extent[1]
+        if above and (upper is None or ends):
+            codes.append(code)
+    return ((min(codes), max(codes)),)
+
+
+def _number(end: End) -> Fraction | None:
+    """An end as an exact number; None for a date, and beyond all columns."""
+    if not isinstance(end, (int, float, Decimal)) or not -_FARTHEST < end < _FARTHEST:
+        return None
+    return Fraction(end)
+
+
+def _whole(end: End, start: int, width: int) -> int | None:
+    """How many cells lie between the start and an end that is the border of one."""
+    number = _number(end)
+    cells = None if number is None else (number - start) / width
+    return int(cells) if cells is not None and cells.denominator == 1 else None
+
+
+def _edge(column: Numeric, end: End) -> int | None:
+    """Index of the edge that an end is; decimals are written with few digits."""
+    number = _number(end)
+    if number is None:
+        return None
+    edges = column.edge_array
+    index = int(np.argmin(np.abs(edges - float(number))))
+    nearby = edges[max(index - 1, 0) : index + 2].tolist()
+    width = min(Fraction(b) - Fraction(a) for a, b in itertools.pairwise(nearby))
+    return index if abs(Fraction(column.edges[index]) - number) <= width * _SAME_EDGE else None
+
+
+def _begin(column: Date, end: End) -> int | None:
+    """Code of the period that begins on a day."""
+    if not isinstance(end, datetime.date) or not column.first <= end <= column.last:
+        return None
+    period = column.period_of(end)
+    begins = end == column.first or column.period_of(end - datetime.timedelta(1)) < period
+    return period - column.period_of(column.first) if begins else None
+
+
+def _end(column: Date, end: End) -> int | None:
+    """One more than the code of the period that ends on a day."""
+    if not isinstance(end, datetime.date) or not column.first <= end <= column.last:
+        return None
+    period = column.period_of(end)
+    ends = end == column.last or column.period_of(end + datetime.timedelta(1)) > period
+    return period - column.period_of(column.first) + 1 if ends else None

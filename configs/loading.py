@@ -1,6 +1,7 @@
 """From a file to a checked and planned release, with errors that name file, line and field.
 
-Every finding of the validator becomes an error of the right kind and place.
+Of a faulty config the parts that are in order are checked as well, so that their faults are named
+in the same run: the declared domain, the products, and what the formats cannot hold.
 """
 
 from __future__ import annotations
@@ -8,224 +9,48 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from statpress.configs import formats, sources
-from statpress.configs.about import AboutConfig, OtherLicence
+from statpress.configs import formats
 from statpress.configs.checks import (
-    check_exports,
+    OF_BANDS,
+    RESERVED_COLUMNS,
     check_product_columns,
-    columns_in_order,
     compared,
-    domain_of,
-    place_of_column,
-    public_path,
-    rest_of,
+    validate,
 )
-from statpress.configs.declared_columns import COLUMNS, CategoriesFile, RangeConfig
-from statpress.configs.geography import GeographyConfig, geographies
-from statpress.configs.order import Applied, Order, Override, apply, nearest, with_values
-from statpress.configs.products import PRODUCTS, open_forms, taking
-from statpress.configs.release_config import CheckConfig, ReleaseConfig, RoughSize, UnitColumn
-from statpress.configs.requests import complete_shares, requests_of, survey_weight
+from statpress.configs.declared_columns import CategoriesFile, build_zero
+from statpress.configs.formats import fault_of, stored_name
+from statpress.configs.geography import geographies
+from statpress.configs.order import Applied, Order, Override, apply, with_values
+from statpress.configs.release_config import ReleaseConfig
+from statpress.configs.requests import public_path, requests_of
 from statpress.configs.series import dated
 from statpress.configs.tables import key_faults
-from statpress.configs.upload_targets import TARGETS, PublishTargets, Target, tag_of
 from statpress.configs.yaml_text import (
     Document,
     Findings,
     as_value,
+    lines_of,
     parse,
     placed,
     read_text,
 )
 from statpress.configs.yaml_text import Place as Keys
-from statpress.mechanisms import errors
-from statpress.mechanisms.domain.columns import Categorical, Ordinal
-from statpress.mechanisms.domain.domain import Domain, Privacy, Size
-from statpress.mechanisms.errors import ConfigError, DependencyError, UnknownKeyError, together
+from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, Ordinal
+from statpress.mechanisms.domain.domain import Domain, Privacy, Size, ZeroPattern
+from statpress.mechanisms.errors import BudgetValueError, ConfigError, DependencyError, together
 from statpress.mechanisms.periods import SeriesPeriod
 from statpress.mechanisms.places.tree import Geography
-from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest, part_of
+from statpress.mechanisms.planning.choice import Budget, ProductRequest, part_of
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
-from statpress.mechanisms.registry import KINDS, REGISTRY, serving
-
-if TYPE_CHECKING:
-    pass
-
-Model = TypeVar("Model", bound=BaseModel)
-_TAGS: dict[Any, type[BaseModel]] = {
-    "by column": UnitColumn, "as range": RangeConfig, "CategoriesFile": CategoriesFile,
-    "rough": RoughSize, "by name": OtherLicence, **COLUMNS,
-    **{tag_of(key): model for key, model in TARGETS.items()},
-    **{sources.tag_of(key): model for key, model in sources.ENGINES.items()},
-}  # fmt: skip
-
-
-def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
-    """The values of a document, or of one of its sections, as a model.
-
-    Args:
-        document: Parsed.
-        model: What it should be.
-        at: Keys of the section.
-
-    Raises:
-        ConfigError: The first of all findings, unknown keys before the rest, with the others.
-    """
-    value = document.value
-    for key in at:
-        value = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(value, dict):
-        what = f"'{at[-1]}'" if at else "The file"
-        raise ConfigError(f"{what} must be a mapping of keys.", where=document.where(at))
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        found = error.errors(include_url=False)
-    except ConfigError as error:  # of a value that checks itself, which cannot say where it is
-        places = [keys for keys in document.places if keys and keys[-1] == error.where]
-        error.where = document.where(places[0] if len(places) == 1 else at)
-        error.args = (str(error),)
-        raise
-    problems = [_problem({**detail, "loc": (*at, *detail["loc"])}, document) for detail in found]
-    problems = list({str(each[0]): each for each in problems}.values())  # of a union, once
-    problems.sort(key=lambda each: (not isinstance(each[0], UnknownKeyError), *each[1:]))
-    raise together([problem for problem, *_ in problems])
-
-
-def _problem(detail: Any, document: Document) -> tuple[ConfigError, tuple[int, int], str]:
-    """One finding of the validator, with the line and column to sort it by."""
-    keys = _existing(detail["loc"], document, whole=detail["type"] == "missing")
-    error = _as_error(detail, keys, document)
-    known = next((keys[:n] for n in range(len(keys), 0, -1) if keys[:n] in document.places), ())
-    return error, document.places.get(known, (1, 1)), error.where
-
-
-def _known_keys(loc: Keys) -> Iterable[str]:
-    """The keys that may stand where the validator found one that may not."""
-    model: Any = ReleaseConfig
-    if loc[0] in ("checks", "geography") and len(loc) > 2:
-        model = CheckConfig if loc[0] == "checks" else GeographyConfig
-    elif len(loc) == 2:
-        model = ReleaseConfig.model_fields[str(loc[0])].annotation
-    elif len(loc) > 2:
-        model = _tagged(loc[1:-1])
-        if model is None and loc[0] == "about":
-            model = get_args(AboutConfig.model_fields[str(loc[1])].annotation)[0]
-    return getattr(model, "model_fields", ())
-
-
-def _tagged(keys: Keys) -> Any:
-    """The model of the innermost section whose tag is among the validator's keys."""
-    members: tuple[Mapping[Any, type[BaseModel]], ...] = (_TAGS, PRODUCTS)
-    found = (models[key] for key in reversed(keys) for models in members if key in models)
-    return next(found, None)
-
-
-def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
-    """One finding of the validator as an error of the right kind."""
-    kind = detail["type"]
-    where = document.where(keys)
-    if kind == "extra_forbidden":
-        key = keys[-1]
-        if keys[0] == "products" and len(keys) == 3 and (others := taking(str(key))):
-            return UnknownKeyError(
-                f"This product has no key '{key}': only products by {' or '.join(others)} do.",
-                where=where,
-                next_step="Remove the key, or name one of these mechanisms if it serves this kind.",
-            )
-        hint = nearest(key, _known_keys(detail["loc"]))
-        return UnknownKeyError(f"There is no key '{key}' here.{hint}", where=where)
-    if kind == "missing":
-        return ConfigError(f"'{keys[-1]}' is missing.", where=where)
-    if detail["input"] is None and keys:
-        return ConfigError(f"'{keys[-1]}' is blank: fill it in.", where=where)
-    if kind in ("dict_type", "model_type", "model_attributes_type"):
-        return ConfigError("The value must be a mapping of keys.", where=where)
-    if kind == "union_tag_not_found" and keys[0] == "products":
-        allowed = {name for model in PRODUCTS.values() for name in model.model_fields}
-        for key in detail["input"]:
-            if key not in allowed:  # perhaps 'mechanism' misspelt
-                what = f"There is no key '{key}' here.{nearest(key, sorted(allowed))}"
-                return UnknownKeyError(what, where=document.where((*keys, key)))
-        if str(detail["input"].get("kind")) not in KINDS:
-            return _no_kind(detail["input"], document, keys)
-        return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
-    if kind == "union_tag_invalid" and keys[0] == "products":
-        if detail["input"].get("mechanism") == AUTO:
-            return _no_kind(detail["input"], document, keys)
-        named, of_kind = (str(detail["input"].get(key)) for key in ("mechanism", "kind"))
-        known = KINDS.get(of_kind)
-        names = (AUTO, *([each.name for each in serving(known)] if known else REGISTRY))
-        whom = f"for '{of_kind}' there are" if known else "there are"
-        return ConfigError(
-            f"There is no mechanism '{named[:60]}'; {whom} {', '.join(names)}."
-            f"{nearest(named, names)}",
-            where=document.where((*keys, "mechanism")),
-        )
-    if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":
-        chosen = str(detail["loc"][2])
-        kind = KINDS.get(str(detail["input"]))
-        able = [mechanism.name for mechanism in serving(kind)] if kind else []
-        return ConfigError(
-            f"The mechanism '{chosen.split()[0]}' serves {' and '.join(_kinds(chosen))}, and not "
-            f"'{str(detail['input'])[:60]}', which {', '.join(able) or 'none'} would serve.",
-            where=where,
-        )
-    message = detail["msg"].removeprefix("Input ")
-    if message.split()[0] in ("must", "should", "is"):
-        message = f"The value {message}"
-    error_class = getattr(errors, kind, ConfigError)
-    if keys and keys[-1] in ("records", "pseudocount"):
-        error_class = errors.RecordsError
-    return error_class(
-        f"{message[0].upper()}{message[1:].removesuffix('.')}.",
-        where=where,
-        next_step=detail.get("ctx", {}).get("next_step", ""),
-    )
-
-
-def _no_kind(product: Mapping[str, Any], document: Document, keys: Keys) -> ConfigError:
-    """What is wrong with a product of no known kind that leaves its mechanism open."""
-    where = document.where((*keys, "kind"))
-    if "kind" not in product:
-        return ConfigError("'kind' is missing.", where=where)
-    return ConfigError(
-        f"There is no kind of product '{str(product['kind'])[:60]}'; there are {', '.join(KINDS)}.",
-        where=where,
-    )
-
-
-def _kinds(chosen: str) -> tuple[str, ...]:
-    """The kinds of product that one form of product can be of."""
-    found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
-    if chosen != AUTO:
-        return found
-    return (
-        *found,
-        *(kind for form, (*_, served) in open_forms().items() if form != AUTO for kind in served),
-    )
-
-
-def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
-    """The location without the validator's own tags, such as a union's member.
-
-    With ``whole`` the last key is kept although it is not in the file.
-    """
-    keys: Keys = ()
-    for i, key in enumerate(loc):
-        if (*keys, key) in document.places or (whole and i == len(loc) - 1):
-            keys = (*keys, key)
-    return keys
-
 
 CHECKS_OF_INPUT = "checks of the input"
 """What a ledger and a bundle call the noisy checks; no product can have this name."""
@@ -441,9 +266,9 @@ def load_order(order: Order) -> Release:
     findings, blanks = Findings(), [keys for keys in marked if written.at(keys) is None]
     document = dated(written, findings)
     config = _as_far_as_valid(document, blanks, findings)
-    columns = columns_in_order(config, document, path.parent, findings)
+    columns = _columns_in_order(config, document, path.parent, findings)
     check_product_columns(document, findings)
-    check_exports(config, columns, document, findings)
+    _check_exports(config, columns, document, findings)
     shares = dict.fromkeys(config.products, Decimal(1))
     if config.products.keys() == document.value["products"].keys():
         with findings.noting(), placed(document, ("products",)):
@@ -455,7 +280,7 @@ def load_order(order: Order) -> Release:
     if not columns:
         findings.settle()
     with findings.noting():
-        domain = domain_of(config, columns, document, findings)
+        domain = _domain_of(config, columns, document, findings)
         places, texts = geographies(
             config.geography,
             columns,
@@ -466,9 +291,8 @@ def load_order(order: Order) -> Release:
             findings,
         )
         check_outlines(places, config.publish.formats, document)
-        weight = survey_weight(config, domain, document, path.parent, findings)
         requests = tuple(
-            requests_of(config, domain, shares, document, path.parent, findings, places, weight)
+            requests_of(config, domain, shares, document, path.parent, findings, places)
         )
     findings.settle()
     place: Keys = ("source", "path") if ("source", "path") in document.places else ("source",)
@@ -537,23 +361,6 @@ def leaves_period_open(order: Order) -> bool:
     return isinstance(series, dict) and series.get("current") is None
 
 
-def load_targets(path: Path) -> Sequence[Target]:
-    """The targets that a config names, whatever else it says; none where it names none.
-
-    Args:
-        path: Of the config, such as that of a bundle.
-
-    Raises:
-        ConfigError: A target is not in order.
-    """
-    document = parse(read_text(path, str(path)), path.name)
-    document = dated(document, Findings())
-    said = document.value.get("publish") if isinstance(document.value, dict) else None
-    if not isinstance(said, dict) or "targets" not in said:
-        return ()
-    return validate(document, PublishTargets, ("publish",)).targets
-
-
 def _as_far_as_valid(
     document: Document, blanks: Sequence[Keys], findings: Findings
 ) -> ReleaseConfig:
@@ -573,11 +380,238 @@ def _as_far_as_valid(
     ]
     if config is not None:
         return config
-    rest = rest_of(document)
+    rest = _rest_of(document)
     if rest is None:
         findings.settle()
     assert rest is not None
     return rest
+
+
+_NAMED = ("domain", "geography", "products", "checks")
+_STAND_INS: dict[str, Any] = {
+    "title": "-",
+    "about": {},
+    "dataset": "-",
+    "source": {"path": "-"},
+    "privacy": {"adjacency": "replace_one", "unit": "record", "n_records": 1},
+    "budget": {"epsilon": 1, "delta": 0},
+    "publish": {"directory": "-"},
+    "resources": {},
+}
+"""For sections at fault. Nothing comes of them: a config with a fault is never returned."""
+
+
+def _rest_of(document: Document) -> ReleaseConfig | None:
+    """The config without the columns, products, checks and sections that are at fault.
+
+    Returns:
+        None if too little is left to be checked.
+    """
+    if not isinstance(document.value, dict):
+        return None
+    value = dict(document.value)
+    try:
+        return ReleaseConfig.model_validate(value)
+    except ValidationError as error:
+        places = [detail["loc"] for detail in error.errors(include_url=False)]
+    except ConfigError:
+        return None
+    if () in places:  # the config as a whole
+        return None
+    for part, *inner in places:
+        if part in _NAMED and inner and isinstance(value.get(part), dict):
+            value[part] = {k: v for k, v in value[part].items() if k != inner[0]}
+        elif part in _STAND_INS:
+            value[part] = _STAND_INS[part]
+        else:
+            value.pop(part, None)
+    try:
+        return ReleaseConfig.model_validate(value)
+    except (ValidationError, ConfigError):
+        return None
+
+
+def _place_of_column(config: ReleaseConfig, name: str) -> Keys:
+    """Where a column is declared."""
+    if config.weight is not None and name == config.weight.column:
+        return ("weight", "edges")
+    return ("domain", name) if config.linked is None else config.linked.place_of(name)
+
+
+def _columns_in_order(
+    config: ReleaseConfig, document: Document, folder: Path, findings: Findings
+) -> dict[str, Column]:
+    """The columns that are in order, by name."""
+    columns = {}
+    for name, column in config.columns.items():
+
+        def read_lines(relative: str, name: str = name) -> list[str]:
+            if (listed := lines_of(relative)) is not None:
+                return [line for line in listed if line.strip()]
+            where = document.where((*_place_of_column(config, name), "categories"))
+            path = (folder / relative).resolve()
+            if path.suffix != ".txt" or folder.resolve() not in path.parents:
+                # Its lines are published, so it must not be a data file by mistake.
+                raise ConfigError(
+                    f"'{relative}' is not a .txt file in or below the config's folder.",
+                    where=where,
+                    next_step="Keep the categories in a .txt file in the config's folder.",
+                )
+            text = read_text(path, f"{where}: {relative}")
+            return [line for line in text.splitlines() if line.strip()]
+
+        with findings.noting(), placed(document, _place_of_column(config, name)):
+            columns[name] = column.build(name, read_lines)
+            source = config.source if config.linked is None else config.linked.source_of(name)
+            source.check_column(columns[name])
+    return columns
+
+
+def _domain_of(
+    config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
+) -> Domain:
+    """The domain of the columns that are in order."""
+    linked = config.linked
+    with placed(document, ("domain",)):
+        domain = Domain(tuple(columns.values() if linked is None else linked.flat(columns)))
+    zeros: list[ZeroPattern] = []
+    rules: list[ZeroPattern] = []
+    for i, declared in enumerate(config.structural_zeros):
+        if not columns.keys() >= declared.keys() & config.columns.keys():
+            continue  # of a column that is not in order, which is said already
+        with findings.noting(), placed(document, ("structural_zeros", i)):
+            zero = build_zero(declared, columns)
+            patterns = [zero] if linked is None else list(linked.patterns(zero))
+            (zeros if patterns == [zero] else rules).extend(patterns)
+    for i, rule in enumerate(config.rules if linked is not None else ()):
+        with findings.noting(), placed(document, ("rules", i)):
+            assert linked is not None
+            rules.extend(linked.broken(rule, columns))
+    with placed(document, ("structural_zeros",)):
+        # A unit of one record lacks none, and needs no cell for what it lacks.
+        full = Domain(domain.columns, tuple(zeros), absent=config.privacy.pads, rules=tuple(rules))
+    with placed(document, ("rules",)):
+        if linked is not None:
+            linked.check_possible(full)
+    return full
+
+
+def _check_exports(
+    config: ReleaseConfig, columns: Mapping[str, Column], document: Document, findings: Findings
+) -> None:
+    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency.
+
+    Args:
+        config: As far as it is valid.
+        columns: Those that are in order.
+        document: Places of the values, for messages.
+        findings: Take what is wrong.
+    """
+    publish = config.publish
+    if "csv" in publish.formats:
+        released = {name for product in config.products.values() for name in product.columns}
+        for name in config.columns:
+            if name in released and name.startswith(tuple(formats.FORMULA_MARKS)):
+                findings.errors.append(
+                    ConfigError(
+                        f"A spreadsheet would take the name of the column {name!r} for a formula "
+                        "in the header of CSV files.",
+                        where=document.where(_place_of_column(config, name)),
+                        next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
+                    )
+                )
+    for form in (each for each in formats.STAT if each in publish.formats):
+        where = document.where(("publish", "formats"))
+        for fault, change in _faults(config, columns, form):
+            findings.errors.append(
+                ConfigError(
+                    f"{fault} in files of {formats.PACKAGES[form]}.",
+                    where=where,
+                    next_step=f"{change}, or leave '{form}' out of publish.formats.",
+                )
+            )
+    if publish.sdmx and config.about.publisher is None:
+        findings.errors.append(
+            ConfigError(
+                "SDMX names the agency that maintains a table's structure, and the config names no "
+                "publisher.",
+                where=document.where(("publish", "sdmx")),
+                next_step="Add a publisher with its name to the section 'about', or leave out "
+                "'sdmx'.",
+            )
+        )
+
+
+def _faults(
+    config: ReleaseConfig, columns: Mapping[str, Column], form: str
+) -> Iterator[tuple[str, str]]:
+    """Names of two columns that become one, values that would not come back; and what to do."""
+    used: dict[str, None] = {}
+    for product in config.products.values():
+        names = {name: stored_name(name, form) for name in product.columns}
+        taken = {each: each for each in (*RESERVED_COLUMNS, *OF_BANDS)}
+        for name, stored in names.items():
+            other = taken.setdefault(stored.casefold(), name)
+            if other != name:
+                yield (
+                    f"The columns '{other}' and '{name}' would both be called '{stored}'",
+                    f"Rename '{name}' in the source",
+                )
+        used |= dict.fromkeys(names)
+    for name in used:
+        for value in _values(columns.get(name)):
+            fault = fault_of(value, form)
+            if fault is not None:
+                what = f"The value {value!r} of '{name}' would be lost ({fault})"
+                yield what, "Declare another value"
+
+
+def _values(column: Column | None) -> list[object]:
+    """The declared values that may be beyond what a file holds."""
+    if isinstance(column, Categorical):
+        return list(column.categories)
+    if isinstance(column, Numeric):
+        return [*column.edge_array.tolist(), *column.special]
+    return []
+
+
+_DIGITS = Context(prec=12, rounding=ROUND_DOWN)
+
+
+def complete_shares(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
+    """Every product's share; they add up to 1 exactly.
+
+    Those without a share divide equally what the others leave, where planning begins to find theirs
+    (``mechanisms.planning.shares``). Each gets twelve digits of its part,
+    and the last of them the rest.
+
+    Args:
+        given: By product its share, None where it is left out.
+
+    Raises:
+        BudgetValueError: The shares do not add up to 1, or leave nothing for the others.
+
+    >>> complete_shares({"a": Decimal("0.5"), "b": None, "c": None})
+    {'a': Decimal('0.5'), 'b': Decimal('0.25'), 'c': Decimal('0.25')}
+    """
+    without = [name for name, share in given.items() if share is None]
+    known = {name: share for name, share in given.items() if share is not None}
+    with localcontext(prec=1000):
+        total = sum(known.values(), Decimal(0))
+        left = 1 - total
+        if not without and left:
+            raise BudgetValueError(f"The products' shares add up to {total}, not 1.")
+        if without and left <= 0:
+            named = ", ".join(f"'{name}'" for name in without)
+            raise BudgetValueError(
+                f"The shares that are given add up to {total} and leave nothing for {named}."
+            )
+        parts = {}
+        if without:
+            each = _DIGITS.divide(left, len(without))
+            parts = dict.fromkeys(without, each)
+            parts[without[-1]] = left - each * (len(without) - 1)
+    return {name: known[name] if name in known else parts[name] for name in given}
 
 
 def _whole_text(
@@ -596,7 +630,7 @@ def _whole_text(
             assert isinstance(built, Categorical | Ordinal)
             listed = as_value([str(each) for each in built.categories])
             whole = {"file": listed} if isinstance(listed, str) else list(built.categories)
-            lines[*place_of_column(config, name), "categories"] = whole
+            lines[*_place_of_column(config, name), "categories"] = whole
     for request in requests:
         written = getattr(config.products[request.name], "known", None) or {}
         for key, total in (getattr(request.knobs, "known", None) or {}).items():

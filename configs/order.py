@@ -18,7 +18,6 @@ import copy
 import datetime
 import difflib
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -112,20 +111,6 @@ def from_options(options: Iterable[str]) -> tuple[Override, ...]:
             )
         found.append(_override(key.strip(), text, f"--set {key.strip()[:100]}", "."))
     return tuple(found)
-
-
-def from_scalars(values: Mapping[str, str | int | float | bool]) -> tuple[Override, ...]:
-    """Overrides from a mapping of scalars, as a scheduler hands them over.
-
-    Raises:
-        ConfigError: A value is not a scalar.
-    """
-    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
-    found = from_options(f"{key}={text}" for key, text in texts.items())
-    for override in found:
-        if isinstance(override.value, (dict, list)):
-            raise ConfigError("Give a single value here.", where=override.place)
-    return found
 
 
 def _override(key: str, text: str, place: str, separator: str) -> Override:

@@ -244,11 +244,6 @@ def own_knobs(kind: str) -> Mapping[str, str]:
     return {name: m for name, m in having if number[name] == 1 and name not in shared}
 
 
-def taking(key: str) -> list[str]:
-    """The mechanisms whose products have a key."""
-    return [name for name in REGISTRY if key in PRODUCTS[name].model_fields]
-
-
 def _implied(said: Mapping[str, Any], kind: str) -> str | None:
     """The mechanism that a product which names none can only mean, by the knobs that it has."""
     form = next(form for form, (*_, served) in open_forms().items() if kind in served)

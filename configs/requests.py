@@ -2,31 +2,39 @@
 
 Statistics and functions that a config names as ``module:name`` are imported here.
 
-The section ``weight`` is checked here with what its files hold, without data. A file of totals is
-read by the form of those that records meet exactly (``configs.checks``), and has to list every
-cell: a population that is not listed is not one of 0.
+Public totals that a config keeps in files of their own are read here. They are published with the
+config, so a file must be a table of totals by its form: a CSV file of that very name below the
+config's folder, a row for each combination of values at most, and never the source.
+
+The section ``weight`` is checked here with what its files hold, without data. A file of its totals
+is read by the same form, and has to list every cell: a population that is not listed is not one of
+0.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import glob
 import importlib.util
+import io
+import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from decimal import ROUND_DOWN, Context, Decimal, localcontext
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statpress.configs.checks import counts_of_file, declared_columns, with_counts
+from statpress.configs.checks import declared_columns
 from statpress.configs.products import ProductConfig
 from statpress.configs.release_config import ReleaseConfig
 from statpress.configs.tables import LINKED_KIND
-from statpress.configs.yaml_text import Document, Findings, placed
-from statpress.mechanisms.domain.columns import Categorical, Slot
+from statpress.configs.yaml_text import Document, Findings, placed, read_text
+from statpress.mechanisms.domain.columns import Categorical, Column, Slot, labels
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.errors import BudgetValueError, ConfigError, DuplicateColumnError
+from statpress.mechanisms.errors import ConfigError, DuplicateColumnError
 from statpress.mechanisms.mechanism import Kind, PlacedBy, UserDefined, own_keys
 from statpress.mechanisms.places.tree import Geography
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
@@ -150,9 +158,10 @@ def requests_of(
     folder: Path,
     findings: Findings,
     places: Mapping[str, Geography],
-    weight: SurveyWeight | None = None,
 ) -> Iterator[ProductRequest]:
     """The products that are in order, without those of columns or places that are not.
+
+    Microdata that list the column of the weight have it.
 
     Args:
         config: The config, as far as it is valid.
@@ -162,8 +171,8 @@ def requests_of(
         folder: Of the config, where paths of known totals go from.
         findings: Take what is wrong with the others.
         places: By column the geographies that are in order.
-        weight: Of the records; microdata that list its column have it.
     """
+    weight = _survey_weight(config, domain, document, folder, findings)
     declared = declared_columns(document)
     known_totals: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, product in config.products.items():
@@ -352,45 +361,6 @@ def _placed_by(
     return PlacedBy(named, Categorical(name=column, categories=categories))
 
 
-_DIGITS = Context(prec=12, rounding=ROUND_DOWN)
-
-
-def complete_shares(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
-    """Every product's share; they add up to 1 exactly.
-
-    Those without a share divide equally what the others leave, where planning begins to find theirs
-    (``mechanisms.planning.shares``). Each gets twelve digits of its part,
-    and the last of them the rest.
-
-    Args:
-        given: By product its share, None where it is left out.
-
-    Raises:
-        BudgetValueError: The shares do not add up to 1, or leave nothing for the others.
-
-    >>> complete_shares({"a": Decimal("0.5"), "b": None, "c": None})
-    {'a': Decimal('0.5'), 'b': Decimal('0.25'), 'c': Decimal('0.25')}
-    """
-    without = [name for name, share in given.items() if share is None]
-    known = {name: share for name, share in given.items() if share is not None}
-    with localcontext(prec=1000):
-        total = sum(known.values(), Decimal(0))
-        left = 1 - total
-        if not without and left:
-            raise BudgetValueError(f"The products' shares add up to {total}, not 1.")
-        if without and left <= 0:
-            named = ", ".join(f"'{name}'" for name in without)
-            raise BudgetValueError(
-                f"The shares that are given add up to {total} and leave nothing for {named}."
-            )
-        parts = {}
-        if without:
-            each = _DIGITS.divide(left, len(without))
-            parts = dict.fromkeys(without, each)
-            parts[without[-1]] = left - each * (len(without) - 1)
-    return {name: known[name] if name in known else parts[name] for name in given}
-
-
 SECTION = "weight"
 
 
@@ -398,7 +368,7 @@ WEIGHTED = {"microdata": "marginals", LINKED_KIND: "linked_marginals"}
 """By kind the mechanism that has weights, imported only when a config has a product by it."""
 
 
-def survey_weight(
+def _survey_weight(
     config: ReleaseConfig, domain: Domain, document: Document, folder: Path, findings: Findings
 ) -> SurveyWeight | None:
     """The weight of a config; None if it has none, or one at fault.
@@ -513,3 +483,175 @@ def _check_sums(totals: dict[str, tuple[float, ...]], given: object) -> None:
                 next_step="Give totals of one population.",
             )
         first = first or said
+
+
+COUNT = "count"
+"""Name of the column of totals."""
+_MOST_CELLS = 12  # of a column that a message lists
+_NEXT = "Write a CSV file with a header: the columns' names, then 'count'; a row for each cell."
+
+
+def with_counts(
+    known: Mapping[str, KnownTotal],
+    domain: Domain,
+    folder: Path,
+    sources: Sequence[str],
+) -> dict[str, KnownTotal]:
+    """The totals of a product with the counts of their files, by cells.
+
+    Args:
+        known: As the config has them.
+        domain: The product's columns.
+        folder: Of the config.
+        sources: Paths of private files, as the config has them.
+
+    Raises:
+        ConfigError: A file is missing, not of that form, or the source.
+    """
+    from statpress.mechanisms.marginals.target_tables import KnownTotal
+
+    totals = {}
+    for name, total in known.items():
+        columns = total.columns or (name,)
+        for column in columns:
+            if column not in domain.names:
+                able = [c.name for c in domain.columns if not isinstance(c, Slot)]
+                raise ConfigError(
+                    f"The product has no column '{column}' of which totals may be known.",
+                    where=f"known.{name}",
+                    next_step=f"Those that it has: {', '.join(able)}.",
+                )
+        counts = total.counts
+        if counts is None:
+            assert total.file is not None
+            own = [domain[column] for column in columns]
+            counts = counts_of_file(total.file, own, folder, sources, where=f"known.{name}")
+        totals[name] = KnownTotal(columns=columns, counts=counts)
+    return totals
+
+
+def counts_of_file(
+    relative: str,
+    columns: list[Column],
+    folder: Path,
+    sources: Sequence[str],
+    *,
+    where: str,
+    whole: bool = False,
+) -> tuple[int, ...]:
+    """The counts of a CSV file of public totals, the last column's cells running fastest.
+
+    Args:
+        relative: Path of the file from the config's folder.
+        columns: Whose combinations of cells it lists.
+        folder: Of the config.
+        sources: Paths of private files, as the config has them.
+        where: The key that names the file, for messages.
+        whole: Whether every cell has to be listed; else one that is not counts 0.
+
+    Raises:
+        ConfigError: The file is missing, not of that form, or the source.
+    """
+    try:
+        path = public_path(relative, folder, sources, "totals", where=where)
+        return _counts(read_text(path, relative), columns, relative, whole=whole)
+    except ConfigError as error:
+        error.where = where
+        raise
+
+
+def public_path(
+    relative: str,
+    folder: Path,
+    sources: Sequence[str],
+    noun: str,
+    *,
+    where: str,
+    endings: Sequence[str] = (".csv",),
+) -> Path:
+    """The path of a file that is published with the config; for arguments see ``with_counts``.
+
+    Raises:
+        ConfigError: It is not below the config's folder, or it is the source.
+    """
+    path, listed = None, " or ".join(endings)
+    if "\0" not in relative:
+        path = (folder / relative).resolve()
+    if path is None or path.suffix not in endings or folder.resolve() not in path.parents:
+        raise ConfigError(
+            f"'{relative}' is not a {listed} file in or below the config's folder.",
+            where=where,
+            next_step=f"Keep public {noun} in a {listed} file in the config's folder.",
+        )
+    files = [file for each in sources for file in (folder / each, *_globbed(folder, each))]
+    if any(_same(path, each) for each in files):
+        raise ConfigError(
+            f"'{relative}' is the private source, whose records would be published as {noun}.",
+            where=where,
+            next_step=f"Name a file of public {noun}.",
+        )
+    return path
+
+
+def _globbed(folder: Path, source: str) -> list[Path]:
+    """The files of a source that is a pattern, relative or absolute; names are looked at only."""
+    try:
+        found = glob.glob(str(Path(glob.escape(str(folder))) / source), recursive=True)
+    except (ValueError, OSError):
+        return []
+    return list(map(Path, found))
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two paths name one file, by whatever links."""
+    try:
+        return path == other.resolve() or path.samefile(other)
+    except (ValueError, OSError):
+        return False
+
+
+def _counts(text: str, columns: list[Column], name: str, *, whole: bool) -> tuple[int, ...]:
+    """Counts of all combinations of the columns' cells, the last column's running fastest."""
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error:
+        raise _problem("The file is not CSV", name, None) from None
+    header = [*(column.name for column in columns), COUNT]
+    if not rows or rows[0] != header:
+        raise _problem(f"The file must begin with the line '{','.join(header)}'", name, 1)
+    cells = math.prod(column.size for column in columns)
+    if len(rows) - 1 > cells:
+        raise _problem(f"The file has more rows than there are cells ({cells:,})", name, None)
+    places = [
+        {label or "": code for code, label in enumerate(labels(column))} for column in columns
+    ]
+    found: dict[int, int] = {}
+    for line, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise _problem("A row does not have as many values as the header", name, line)
+        cell = 0
+        for column, place, value in zip(columns, places, row, strict=False):
+            if value not in place:
+                able = ", ".join(f"'{each}'" for each in [*place][:_MOST_CELLS])
+                more = ", …" if len(place) > _MOST_CELLS else ""
+                what = f"The column '{column.name}' has no such cell"
+                raise _problem(what, name, line, next_step=f"Those that it has: {able}{more}.")
+            cell = cell * column.size + place[value]
+        if cell in found:
+            raise _problem("A cell is listed twice, which no table of totals does", name, line)
+        if not (row[-1].isascii() and row[-1].isdigit()) or len(row[-1]) > 15:
+            raise _problem("A count is not a whole number of at least 0", name, line)
+        found[cell] = int(row[-1])
+    if whole and len(found) < cells:
+        cell = next(cell for cell in range(cells) if cell not in found)
+        labelled = []
+        for column in reversed(columns):
+            cell, code = divmod(cell, column.size)
+            labelled.append(f"{column.name} = {labels(column)[code] or 'missing'}")
+        raise _problem(f"The file has no row for {', '.join(reversed(labelled))}", name, None)
+    return tuple(found.get(cell, 0) for cell in range(cells))
+
+
+def _problem(what: str, name: str, line: int | None, next_step: str = _NEXT) -> ConfigError:
+    place = f"'{name}'" if line is None else f"'{name}', line {line}"
+    return ConfigError(f"{what} ({place}).", next_step=next_step)

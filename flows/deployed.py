@@ -8,8 +8,9 @@ Prefect keeps nothing of them but names, states and public parameters.
 from __future__ import annotations
 
 import inspect
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from prefect.runtime import flow_run
 from pydantic import Field, TypeAdapter, ValidationError
 
 from statpress.configs.loading import PlannedOrder, leaves_period_open
-from statpress.configs.order import Order, from_environment, from_scalars
+from statpress.configs.order import Order, Override, from_environment, from_options
 from statpress.flows.facts import waiting_facts
 from statpress.flows.release import press
 from statpress.flows.release import publish as publish_approved
@@ -506,3 +507,17 @@ def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: 
     """Record what a person wrote into a form; nobody vouches for who they are."""
     decide(home, run_id, decision, reason=reason, by=by)
     return Status.APPROVED if decision == "approve" else Status.REJECTED
+
+
+def from_scalars(values: Mapping[str, str | int | float | bool]) -> tuple[Override, ...]:
+    """Overrides from a mapping of scalars, as a scheduler hands them over.
+
+    Raises:
+        ConfigError: A value is not a scalar.
+    """
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
+    found = from_options(f"{key}={text}" for key, text in texts.items())
+    for override in found:
+        if isinstance(override.value, (dict, list)):
+            raise ConfigError("Give a single value here.", where=override.place)
+    return found

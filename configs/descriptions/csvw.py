@@ -54,25 +54,20 @@ _LIST = re.compile(r"\^?\(?((?:[\w ,'-]+\|)+[\w ,'-]+)\)?\$?")
 """A regular expression that only lists words."""
 
 
-def is_csvw(value: object) -> bool:
-    """Whether a JSON value is metadata of a table or of a group of tables."""
-    found = mapping(value)
-    return isinstance(found.get("tables"), list) or isinstance(
-        mapping(found.get("tableSchema")).get("columns"), list
-    )
-
-
-def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Description:
-    """The table that the metadata describe.
+def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Description | None:
+    """The table that the metadata describe; None if they are not of a table or a group of tables.
 
     Args:
-        value: For which ``is_csvw`` holds.
+        value: The JSON of the file.
         name: Of the file, for messages.
         table: The ``url`` of the table, where there are several.
 
     Raises:
         DescriptionError: It is not clear which table is meant, or a column cannot be read.
     """
+    columns = mapping(value.get("tableSchema")).get("columns")
+    if not isinstance(value.get("tables"), list) and not isinstance(columns, list):
+        return None
     tables = [mapping(each) for each in items(value.get("tables"))] or [value]
     named = [each for each in tables if table in (None, each.get("url"))]
     if len(named) != 1:

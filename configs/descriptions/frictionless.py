@@ -38,21 +38,13 @@ _DATES = ("date", "datetime")
 _TRUE, _FALSE = ["true", "True", "TRUE", "1"], ["false", "False", "FALSE", "0"]
 
 
-def is_frictionless(value: object) -> bool:
-    """Whether a JSON value is a data package, a resource of one or a Table Schema."""
-    found = mapping(value)
-    return isinstance(found.get("resources"), list) or isinstance(
-        mapping(found.get("schema", found)).get("fields"), list
-    )
-
-
 def from_frictionless(
     value: Mapping[str, Any], name: str, table: str | None, read_other: ReadOther
-) -> Description:
-    """The table that a data package, a resource or a Table Schema describes.
+) -> Description | None:
+    """The table that a data package, a resource or a Table Schema describes; None of other JSON.
 
     Args:
-        value: For which ``is_frictionless`` holds.
+        value: The JSON of the file.
         name: Of the file, for messages.
         table: Name of the resource, where there are several.
         read_other: For schemas that are files of their own.
@@ -60,6 +52,9 @@ def from_frictionless(
     Raises:
         DescriptionError: It is not clear which table is meant, or a field cannot be read.
     """
+    fields = mapping(value.get("schema", value)).get("fields")
+    if not isinstance(value.get("resources"), list) and not isinstance(fields, list):
+        return None
     resource: Mapping[str, Any] = value if "schema" in value else {"schema": value}
     if "resources" in value:
         resource = _chosen(list(map(mapping, value["resources"])), name, table)

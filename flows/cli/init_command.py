@@ -43,13 +43,8 @@ def init(
         delta: Budget of the release.
     """
     from statpress.configs.descriptions.described import number
-    from statpress.configs.descriptions.drafting import (
-        Frame,
-        draft,
-        interview,
-        publication,
-        read_description,
-    )
+    from statpress.configs.descriptions.description_files import read_description
+    from statpress.configs.descriptions.drafting import Frame, draft, interview, publication
 
     frame = Frame(
         dataset=dataset,

@@ -24,15 +24,12 @@ takes; codes are not counted by them.
 
 from __future__ import annotations
 
-import datetime
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -44,9 +41,6 @@ from statpress.mechanisms.domain.columns import (
     Category,
     Codes,
     Column,
-    Date,
-    Integer,
-    Numeric,
     Slot,
     Total,
 )
@@ -211,10 +205,9 @@ def parts_of(max_records: int) -> int:
 
 K = TypeVar("K")
 MOST_PATTERNS = 12
-End = int | float | Decimal | datetime.date | None
+
+
 Runs = tuple[tuple[int, int], ...]
-_FARTHEST = 2**1000
-_SAME_EDGE = Fraction(1, 10**9)  # of a bin's width, between an edge and how it is written
 
 
 @dataclass(frozen=True)
@@ -357,92 +350,9 @@ def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
     return tuple(runs)
 
 
-def codes_of_range(column: Column, lower: End, upper: End) -> Runs:
-    """The codes of a range, both ends included; an end that is None has no limit.
-
-    Special values within the range are in it.
-
-    Raises:
-        ConfigError: The range does not consist of whole cells, or the column has no range.
-    """
-    n = column.n_bins if isinstance(column, Ranges) else column.n_values
-    if isinstance(column, Integer):
-        first = 0 if lower is None else _whole(lower, column.lower, column.width)
-        last = n if upper is None else _whole(upper, column.lower - 1, column.width)
-    elif isinstance(column, Numeric):
-        first = 0 if lower is None else _edge(column, lower)
-        last = n if upper is None else _edge(column, upper)
-    elif isinstance(column, Date):
-        first = 0 if lower is None else _begin(column, lower)
-        last = n if upper is None else _end(column, upper)
-    else:
-        raise ConfigError(
-            f"A column of kind {column.kind} has no range.",
-            where=column.name,
-            next_step="List the values.",
-        )
-    if first is None or last is None or not 0 <= first < last <= n:
-        raise ConfigError(
-            "The range does not consist of whole cells of the column.",
-            where=column.name,
-            next_step="Begin with the first and end with the last value of a declared cell.",
-        )
-    codes = column.codes_of_bins(np.array([first, last - 1])).tolist()
-    for special, code in zip(column.special, column.special_codes.tolist(), strict=True):
-        above = lower is None or special >= column.begin_of(first)
-        ends = special < column.begin_of(last) if last < n else special <= column.extent[1]
-        if above and (upper is None or ends):
-            codes.append(code)
-    return ((min(codes), max(codes)),)
-
-
 def _same(one: object, two: object) -> bool:
     """Equal, and both booleans or neither."""
     return one == two and isinstance(one, bool) == isinstance(two, bool)
-
-
-def _number(end: End) -> Fraction | None:
-    """An end as an exact number; None for a date, and beyond all columns."""
-    if not isinstance(end, (int, float, Decimal)) or not -_FARTHEST < end < _FARTHEST:
-        return None
-    return Fraction(end)
-
-
-def _whole(end: End, start: int, width: int) -> int | None:
-    """How many cells lie between the start and an end that is the border of one."""
-    number = _number(end)
-    cells = None if number is None else (number - start) / width
-    return int(cells) if cells is not None and cells.denominator == 1 else None
-
-
-def _edge(column: Numeric, end: End) -> int | None:
-    """Index of the edge that an end is; decimals are written with few digits."""
-    number = _number(end)
-    if number is None:
-        return None
-    edges = column.edge_array
-    index = int(np.argmin(np.abs(edges - float(number))))
-    nearby = edges[max(index - 1, 0) : index + 2].tolist()
-    width = min(Fraction(b) - Fraction(a) for a, b in itertools.pairwise(nearby))
-    return index if abs(Fraction(column.edges[index]) - number) <= width * _SAME_EDGE else None
-
-
-def _begin(column: Date, end: End) -> int | None:
-    """Code of the period that begins on a day."""
-    if not isinstance(end, datetime.date) or not column.first <= end <= column.last:
-        return None
-    period = column.period_of(end)
-    begins = end == column.first or column.period_of(end - datetime.timedelta(1)) < period
-    return period - column.period_of(column.first) if begins else None
-
-
-def _end(column: Date, end: End) -> int | None:
-    """One more than the code of the period that ends on a day."""
-    if not isinstance(end, datetime.date) or not column.first <= end <= column.last:
-        return None
-    period = column.period_of(end)
-    ends = end == column.last or column.period_of(end + datetime.timedelta(1)) > period
-    return period - column.period_of(column.first) + 1 if ends else None
 
 
 def _merged(runs: Iterable[tuple[int, int]]) -> Runs:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statpress.configs import formats
-from statpress.configs.loading import validate
+from statpress.configs.checks import validate
 from statpress.configs.order import Applied, Override, apply
 from statpress.configs.release_config import PublishConfig
 from statpress.configs.yaml_text import Document, parse

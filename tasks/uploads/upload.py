@@ -21,7 +21,10 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from statpress.configs.loading import load_targets
+from statpress.configs.checks import validate
+from statpress.configs.series import dated
+from statpress.configs.upload_targets import PublishTargets, Target
+from statpress.configs.yaml_text import Findings, parse, read_text
 from statpress.mechanisms.errors import DependencyError, StatpressError, UploadError, together
 from statpress.tasks.bundle.manifest import APPROVAL_NAME as APPROVAL
 from statpress.tasks.bundle.manifest import CONFIG, SIGNER, files_of, verify_bundle
@@ -292,3 +295,20 @@ def _with_next_step(error: StatpressError, bundle: Bundle) -> StatpressError:
     ).strip()
     error.args = (str(error),)
     return error
+
+
+def load_targets(path: Path) -> Sequence[Target]:
+    """The targets that a config names, whatever else it says; none where it names none.
+
+    Args:
+        path: Of the config, such as that of a bundle.
+
+    Raises:
+        ConfigError: A target is not in order.
+    """
+    document = parse(read_text(path, str(path)), path.name)
+    document = dated(document, Findings())
+    said = document.value.get("publish") if isinstance(document.value, dict) else None
+    if not isinstance(said, dict) or "targets" not in said:
+        return ()
+    return validate(document, PublishTargets, ("publish",)).targets

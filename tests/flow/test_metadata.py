@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from scipy.stats import t
 from victims import InProcess
 
-from statpress.configs.descriptions.drafting import read_description
+from statpress.configs.descriptions.description_files import read_description
 from statpress.configs.loading import load
 from statpress.configs.order import Order, Override
 from statpress.flows.runner import run_release

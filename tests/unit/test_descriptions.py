@@ -14,17 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statpress.configs.descriptions.column_list import column_of
 from statpress.configs.descriptions.described import DescribedColumn, Description, about_of
-from statpress.configs.descriptions.drafting import (
+from statpress.configs.descriptions.description_files import (
     DATA_SUFFIXES,
-    MARK,
-    Frame,
-    draft,
-    interview,
-    publication,
+    column_of,
     read_description,
 )
+from statpress.configs.descriptions.drafting import MARK, Frame, draft, interview, publication
 from statpress.configs.loading import load
 from statpress.configs.yaml_text import parse
 from statpress.mechanisms.errors import ConfigError, ConfigNotFoundError, DescriptionError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from statpress.configs.descriptions.drafting import read_description
+from statpress.configs.descriptions.description_files import read_description
 from statpress.configs.loading import load
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import DescriptionError, OutputNotWritableError, StatpressError

@@ -14,14 +14,9 @@ from hypothesis import strategies as st
 
 from statpress.configs import order
 from statpress.configs.loading import Release, load
-from statpress.configs.order import (
-    flow_text,
-    from_environment,
-    from_options,
-    from_scalars,
-    with_values,
-)
+from statpress.configs.order import flow_text, from_environment, from_options, with_values
 from statpress.configs.yaml_text import parse
+from statpress.flows.deployed import from_scalars
 from statpress.mechanisms import errors
 
 CONFIG = """\

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from statpress.configs.loading import leaves_period_open, load_order, load_targets
+from statpress.configs.loading import leaves_period_open, load_order
 from statpress.configs.order import Order, from_options
 from statpress.mechanisms.errors import ConfigError, UnknownKeyError
+from statpress.tasks.uploads.upload import load_targets
 
 TEXT = """\
 title: Labour force, {period}

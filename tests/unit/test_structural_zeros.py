@@ -11,18 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from statpress.configs.declared_columns import codes_of_range
 from statpress.mechanisms.domain import domain as domain_module
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import (
-    Domain,
-    ZeroPattern,
-    codes_of_range,
-    codes_of_values,
-    n_covered,
-)
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern, codes_of_values, n_covered
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals.target_tables import Box, impossible_records
+from statpress.mechanisms.marginals.synthesis import impossible_records
+from statpress.mechanisms.marginals.target_tables import Box
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 COLUMNS = tuple(Integer(name=name, lower=0, upper=size - 1) for name, size in SIZES.items())

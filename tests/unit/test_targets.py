@@ -13,7 +13,6 @@ import pytest
 from published import ABOUT
 from requirements import needed
 
-from statpress.configs.loading import load_targets
 from statpress.configs.upload_targets import TARGETS, CkanTarget, S3Target
 from statpress.mechanisms.errors import ConfigError, DependencyError, UploadError
 from statpress.tasks.uploads import s3
@@ -22,6 +21,7 @@ from statpress.tasks.uploads.s3 import pointer_text
 from statpress.tasks.uploads.upload import (
     Bundle,
     check_target,
+    load_targets,
     media_type,
     replaces,
     said_of_pointer,
