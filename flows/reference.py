@@ -29,7 +29,7 @@ def commands(parent: App = app, words: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 def exit_code_rows() -> Iterator[tuple[int, str, str]]:
     """Code, kind and meaning of every error, ascending by code."""
-    for name, code in errors.exit_codes().items():
+    for name, code in errors.StatpressError.exit_codes().items():
         meaning = inspect.getdoc(getattr(errors, name)) or ""
         yield code, name.removesuffix("Error"), meaning.split("\n")[0].removesuffix(".")
 

@@ -41,6 +41,17 @@ class StatpressError(Exception):
         place = f"{self.where}: " if self.where else ""
         return "\n".join((f"{place}{self.what} {self.next_step}".strip(), *map(str, self.also)))
 
+    @classmethod
+    def exit_codes(cls) -> dict[str, int]:
+        """Exit codes of all errors of this kind by class name, ascending by code."""
+        kinds, left = [], [cls]
+        while left:
+            children = left.pop().__subclasses__()
+            kinds += children
+            left += children
+        codes = {kind.__name__: kind.exit_code for kind in kinds}
+        return dict(sorted(codes.items(), key=lambda item: (item[1], item[0])))
+
 
 E = TypeVar("E", bound=StatpressError)
 
@@ -55,17 +66,6 @@ def together(errors: Sequence[E]) -> E:
     first.also = (*first.also, *rest)
     first.args = (str(first),)
     return first
-
-
-def exit_codes() -> dict[str, int]:
-    """Exit codes of all errors by class name, ascending by code."""
-    kinds, left = [], [StatpressError]
-    while left:
-        children = left.pop().__subclasses__()
-        kinds += children
-        left += children
-    codes = {kind.__name__: kind.exit_code for kind in kinds}
-    return dict(sorted(codes.items(), key=lambda item: (item[1], item[0])))
 
 
 # Internal: report it with the incident id.

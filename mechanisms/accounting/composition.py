@@ -45,7 +45,6 @@ from fractions import Fraction
 from flint import arb, ctx
 
 from statpress.mechanisms.accounting.balls import (
-    TRUNCATION,
     Above,
     Bounds,
     ball,
@@ -67,6 +66,7 @@ from statpress.mechanisms.accounting.noise_losses import (
     ResampledGaussianLoss,
 )
 from statpress.mechanisms.accounting.privacy_loss_distributions import (
+    TRUNCATION,
     Counts,
     account,
     equivalent_mu,

@@ -144,19 +144,6 @@ VARIANCE = Derived(_first_variance, (), (0.0, 0.25))
 """Variance of x (with n)."""
 
 
-def intercept(origin: float) -> Derived:
-    """Intercept of the regression of y on x, at x = -origin.
-
-    With x' = x + origin it is E y - (E x') Cov/Var = (E y E x'^2 - E x' E x'y) / Var.
-    """
-
-    def numerator(m: Means) -> Floats:
-        square = m[2] + 2 * origin * m[0] + origin**2
-        return np.asarray(m[1] * square - (m[0] + origin) * (m[3] + origin * m[1]))
-
-    return Derived(numerator, (_first_variance,))
-
-
 class Slopes(NamedTuple):
     """Derivatives of a function of the five means."""
 

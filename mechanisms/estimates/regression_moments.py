@@ -316,16 +316,6 @@ def _vectors(estimand: Estimand, table: ContingencyTable) -> Iterator[tuple[Floa
         yield np.array(rows) * estimand.keeps(table.domain, cells), table.counts[part]
 
 
-def exact_coefficients(estimand: Estimand, table: ContingencyTable) -> Floats:
-    """The coefficients of the records that count, of columns in [0, 1]; private. NaN: none."""
-    layout = layout_of(estimand)
-    sums = np.zeros((layout.length, layout.length))
-    for vectors, counts in _vectors(estimand, table):
-        sums += (vectors * (counts / table.counts.sum())) @ vectors.T
-    regressors = _regressors(layout, _origins(estimand))
-    return RegressionMoments(regressors @ sums @ regressors.T, np.zeros(()), None).estimate
-
-
 def layout_of(estimand: Estimand) -> Layout:
     """The columns of a regression."""
     sizes = (
@@ -459,6 +449,16 @@ class RegressionEstimate(MomentsEstimate):
                 strict=True,
             )
         )
+
+    @staticmethod
+    def exact_coefficients(estimand: Estimand, table: ContingencyTable) -> Floats:
+        """The coefficients of the records that count, of columns in [0, 1]; private. NaN: none."""
+        layout = layout_of(estimand)
+        sums = np.zeros((layout.length, layout.length))
+        for vectors, counts in _vectors(estimand, table):
+            sums += (vectors * (counts / table.counts.sum())) @ vectors.T
+        regressors = _regressors(layout, _origins(estimand))
+        return RegressionMoments(regressors @ sums @ regressors.T, np.zeros(()), None).estimate
 
     def _coefficients(self, sums: Floats, n_records: int) -> tuple[Coefficient, ...]:
         regressors = _regressors(self.moments.layout, self.origins)

@@ -46,6 +46,7 @@ from statpress.mechanisms.estimates.estimate import (
 from statpress.mechanisms.estimates.fieller import Floats
 from statpress.mechanisms.estimates.resampling_noise import (
     DELTA_FLOOR,
+    CalibratedWidth,
     Goal,
     NoiseSearch,
     NoisyVariance,
@@ -53,7 +54,6 @@ from statpress.mechanisms.estimates.resampling_noise import (
     gaussian_goal,
     largest_mu_squared,
     mean_width,
-    narrowest_width,
     promising_mu_squared,
 )
 from statpress.mechanisms.estimates.statistics import (
@@ -156,7 +156,9 @@ class ResampledEstimate(EstimateMechanism):
     @classmethod
     def rules_of(cls, knobs: Any, known: NoisyVariance, variances: tuple[float, ...]) -> Any:
         """The rules of the half-widths, around these variances."""
-        return tuple(narrowest_width(known, variance, knobs.confidence) for variance in variances)
+        return tuple(
+            CalibratedWidth.narrowest(known, variance, knobs.confidence) for variance in variances
+        )
 
     def constants(self) -> dict[str, str]:
         """What a description holds after the terms: the constants of the intervals."""

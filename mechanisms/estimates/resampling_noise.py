@@ -47,11 +47,11 @@ from typing import Protocol
 import numpy as np
 from flint import arb
 
-from statpress.mechanisms.accounting.balls import ball, enclosed, fast_length, twice_above
+from statpress.mechanisms.accounting.balls import ball, enclosed, twice_above
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import ResampledGaussianLoss
-from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.accounting.privacy_loss_distributions import Account, fast_length
 from statpress.mechanisms.errors import InfeasibleBudgetError
 from statpress.mechanisms.estimates.fieller import Floats, normal_quantile
 
@@ -169,7 +169,7 @@ def _excess(
 ) -> float:
     """By how much the proven curve passes a point of the goal at most; 0 or less is met."""
     rest = ((compose(others), 1),) if others else ()
-    whole = tail_account(((part, times), *rest), h)
+    whole = Account.of_tails(((part, times), *rest), h)
     return max(whole.upper(epsilon) - delta for epsilon, delta in goal)
 
 
@@ -360,6 +360,42 @@ class CalibratedWidth:
     factor: float  # Beta, on the estimated variance
     addend: float  # Alpha, a variance
 
+    @classmethod
+    @functools.lru_cache(maxsize=256)
+    def narrowest(cls, known: NoisyVariance, presumed: float, level: float) -> CalibratedWidth:
+        """The constants of the narrowest intervals around a presumed variance that keep the level.
+
+        With the factor 1 and the largest addend an interval is the cap, whatever was drawn. With a
+        larger factor it need not be, so that no rule is taken that was not seen to keep the level.
+        """
+        least = level - TOLERANCE * (1 - level)
+        every = np.concatenate([[0.0], known.most * np.geomspace(1e-6, 1.0, _VARIANCES - 1)])
+        typical = np.minimum(presumed * np.array(AROUND), known.most)
+        oracle = np.sqrt(known.variance_of_centre(typical))
+
+        hardest = 0  # where the coverage was least, which refuses most rules by itself
+
+        def covers(rule: CalibratedWidth) -> bool:
+            nonlocal hardest
+            if coverage(rule, known, every[hardest : hardest + 1], level)[0] < least:
+                return False
+            covered = coverage(rule, known, every, level)
+            hardest = int(np.argmin(covered))
+            return bool(covered[hardest] >= least)
+
+        best: list[tuple[float, CalibratedWidth]] = []
+        for factor in _FACTORS:
+            low, high = -known.most, 4 * known.most + 2 * known.spread_noise / known.spread_gain
+            if not covers(cls(factor, high)):
+                continue
+            for _ in range(_HALVINGS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if covers(cls(factor, middle)) else (middle, high)
+            rule = cls(factor, high)
+            width = float(np.mean(mean_width(rule, known, typical, level) / oracle))
+            best.append((width, rule))
+        return min(best, key=lambda candidate: candidate[0])[1]
+
     def half_width(self, known: NoisyVariance, spread: Floats, level: float) -> Floats:
         """The half-width at these S^2."""
         presumed = self.addend + self.factor * known.estimated(spread)
@@ -394,42 +430,6 @@ def mean_width(rule: WidthRule, known: NoisyVariance, variances: Floats, level: 
     """Mean widths of the intervals of a rule, at each of these V."""
     half = rule.half_width(known, known.spreads(variances), level)
     return np.asarray(2 * np.mean(half, axis=-1))
-
-
-@functools.lru_cache(maxsize=256)
-def narrowest_width(known: NoisyVariance, presumed: float, level: float) -> CalibratedWidth:
-    """The constants of the narrowest intervals around a presumed variance that keep the level.
-
-    With the factor 1 and the largest addend an interval is the cap, whatever was drawn. With a
-    larger factor it need not be, so that no rule is taken that was not seen to keep the level.
-    """
-    least = level - TOLERANCE * (1 - level)
-    every = np.concatenate([[0.0], known.most * np.geomspace(1e-6, 1.0, _VARIANCES - 1)])
-    typical = np.minimum(presumed * np.array(AROUND), known.most)
-    oracle = np.sqrt(known.variance_of_centre(typical))
-
-    hardest = 0  # where the coverage was least, which refuses most rules by itself
-
-    def covers(rule: CalibratedWidth) -> bool:
-        nonlocal hardest
-        if coverage(rule, known, every[hardest : hardest + 1], level)[0] < least:
-            return False
-        covered = coverage(rule, known, every, level)
-        hardest = int(np.argmin(covered))
-        return bool(covered[hardest] >= least)
-
-    best: list[tuple[float, CalibratedWidth]] = []
-    for factor in _FACTORS:
-        low, high = -known.most, 4 * known.most + 2 * known.spread_noise / known.spread_gain
-        if not covers(CalibratedWidth(factor, high)):
-            continue
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if covers(CalibratedWidth(factor, middle)) else (middle, high)
-        rule = CalibratedWidth(factor, high)
-        width = float(np.mean(mean_width(rule, known, typical, level) / oracle))
-        best.append((width, rule))
-    return min(best, key=lambda candidate: candidate[0])[1]
 
 
 @functools.lru_cache(maxsize=64)

@@ -44,8 +44,8 @@ from statpress.mechanisms.estimates.moment_designs import (
     SLOPE,
     SOME,
     Derived,
+    Means,
     MomentDesign,
-    intercept,
 )
 
 Weights = NDArray[np.int64]
@@ -480,6 +480,19 @@ RATIO_OF_SUMS = NamedStatistic(
     moments=formula(moment_designs.RATIO, design=moment_designs.RATIO_DESIGN, amounts=True),
     scales=lambda spans, n_records: (Scale(0.0, spans[0].upper / spans[1].upper),),
 )
+
+
+def intercept(origin: float) -> Derived:
+    """Intercept of the regression of y on x, at x = -origin.
+
+    With x' = x + origin it is E y - (E x') Cov/Var = (E y E x'^2 - E x' E x'y) / Var.
+    """
+
+    def numerator(m: Means) -> Floats:
+        square = m[2] + 2 * origin * m[0] + origin**2
+        return np.asarray(m[1] * square - (m[0] + origin) * (m[3] + origin * m[1]))
+
+    return Derived(numerator, SLOPE.denominators)
 
 
 def _intercept_and_slope(n_records: int, origin: float) -> tuple[Derived, ...]:

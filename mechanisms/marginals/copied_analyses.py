@@ -4,7 +4,7 @@ They answer what no measured table holds: columns that were not measured togethe
 by guess, which differs between copies. Numbers count as in ``mechanisms.marginals.analyses``.
 
 The variance of a weighted figure in a copy is by linearisation, with the declared strata and
-clusters, which every copy has as columns (``mechanisms.marginals.sample_design``). Persons were
+clusters, which every copy has as columns (``mechanisms.marginals.weighted_sums``). Persons were
 drawn with their household, and so what they add to a figure is summed over each household first.
 """
 
@@ -23,8 +23,8 @@ from statpress.mechanisms.marginals.analyses import Analyses, Kept, numbers_of
 from statpress.mechanisms.marginals.copies import combined
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.persons import PersonResiduals
-from statpress.mechanisms.marginals.sample_design import SampleDesign
 from statpress.mechanisms.marginals.target_tables import Floats
+from statpress.mechanisms.marginals.weighted_sums import SampleDesign
 
 Flags = NDArray[np.bool_]
 HOUSEHOLDS = "households"

@@ -6,6 +6,10 @@ doi 10.1109/TIT.1968.1054142). Each column is drawn given its parent by a table 
 has the margins of both exactly and is otherwise within about one of the fitted table. Then swaps
 bring the records near to all pairs, and to the triples whose pairs are strongest.
 
+**Impossible records** are made possible before the swaps, that never make one. Values are exchanged
+with records that can take them, which keeps all one-way tables. Where no record can, a value is
+replaced by the most frequent possible one, unless its column is known.
+
 **Copies** start from the records of the single file. Their tables are drawn one by one, so that no
 records have all of them, and one sum of squares would break a nearly certain relation to fit the
 noise of many weak ones. So each measured table weighs by how clear of its noise it is. When swaps
@@ -30,13 +34,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.domain.domain import Boxes
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.allocation import MOST_TRIPLES
 from statpress.mechanisms.marginals.denoising import Model, strongest_triples
 from statpress.mechanisms.marginals.fitting import integer_table
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import KnownTotals
-from statpress.mechanisms.marginals.swaps import make_possible, swap_towards
+from statpress.mechanisms.marginals.swaps import moves_of, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
+    Booleans,
     Box,
     Floats,
     Group,
@@ -477,3 +484,150 @@ def targets_of_persons(
 
 def _ascending(pair: tuple[int, int]) -> tuple[int, int]:
     return min(pair), max(pair)
+
+
+_ROUNDS, _TRIES = 30, 1 << 16
+
+
+def make_possible(
+    codes: NDArray[Any],
+    boxes: Sequence[Box],
+    one_way: Sequence[Floats],
+    known: Sequence[Group],
+    rng: np.random.Generator,
+) -> None:
+    """Change records in place until none lies in a box."""
+    if not boxes:
+        return
+    tied = [group for group in known if len(group) == 2]
+    touched = {column for box in boxes for column in box.columns}
+    moves = [move for move in moves_of(codes.shape[1], tied) if touched & set(move[0])]
+    for _ in range(_ROUNDS):
+        bad = np.flatnonzero(impossible_records(codes, boxes))
+        if not len(bad):
+            return
+        for moved, fixed in moves:
+            _exchange_where_possible(
+                codes, bad, rng.integers(len(codes), size=len(bad)), moved, fixed, boxes
+            )
+            bad = bad[impossible_records(codes[bad], boxes)]
+    fixed_columns = {column for group in known for column in group}
+    for record in np.flatnonzero(impossible_records(codes, boxes)).tolist():
+        if not _exchanged_with_any(codes, record, moves, boxes, rng):
+            _replace_values(codes, record, boxes, one_way, fixed_columns)
+
+
+def _exchange_where_possible(
+    codes: NDArray[Any],
+    bad: NDArray[np.int64],
+    partners: NDArray[np.int64],
+    moved: Group,
+    fixed: Group,
+    boxes: Sequence[Box],
+) -> None:
+    """Exchange between pairs of records where both are possible afterwards."""
+    both = np.stack([bad, partners])
+    _, first = np.unique(both.T.ravel(), return_index=True)
+    alone = np.zeros(both.size, dtype=np.bool_)
+    alone[first] = True
+    allowed = alone.reshape(-1, 2).all(axis=1) & (bad != partners)
+    one, other = codes[bad].copy(), codes[partners].copy()
+    allowed &= _try_exchange(one, other, moved, fixed, boxes)
+    codes[bad[allowed]], codes[partners[allowed]] = one[allowed], other[allowed]
+
+
+def _try_exchange(
+    one: NDArray[Any], other: NDArray[Any], moved: Group, fixed: Group, boxes: Sequence[Box]
+) -> NDArray[np.bool_]:
+    """Exchange values between pairs of copied records; bool[n], where both are possible then."""
+    allowed = np.ones(len(one), dtype=np.bool_)
+    for column in fixed:
+        allowed &= one[:, column] == other[:, column]
+    columns = list(moved)
+    one[:, columns], other[:, columns] = other[:, columns].copy(), one[:, columns].copy()
+    return allowed & ~impossible_records(one, boxes) & ~impossible_records(other, boxes)
+
+
+def _exchanged_with_any(
+    codes: NDArray[Any],
+    record: int,
+    moves: Sequence[tuple[Group, Group]],
+    boxes: Sequence[Box],
+    rng: np.random.Generator,
+) -> bool:
+    n = len(codes)
+    for moved, fixed in moves:
+        start = int(rng.integers(n))
+        for chunk in range(0, n, _TRIES):
+            partners = (start + np.arange(chunk, min(chunk + _TRIES, n))) % n
+            others = codes[partners].copy()
+            ones = np.repeat(codes[record : record + 1], len(partners), axis=0)
+            allowed = partners != record
+            allowed &= _try_exchange(ones, others, moved, fixed, boxes)
+            if allowed.any():
+                place = int(np.argmax(allowed))
+                codes[record], codes[partners[place]] = ones[place], others[place]
+                return True
+    return False
+
+
+def _replace_values(
+    codes: NDArray[Any],
+    record: int,
+    boxes: Sequence[Box],
+    one_way: Sequence[Floats],
+    fixed_columns: set[int],
+) -> None:
+    """Give one record values that leave its boxes, the most frequent such, column by column.
+
+    Where no single column helps, it becomes as a possible record that is near to it.
+    """
+    given = codes[record].copy()
+    free = sorted({column for box in boxes for column in box.columns} - fixed_columns)
+    for column in [*free, *free]:
+        tried = np.repeat(codes[record : record + 1], len(one_way[column]), axis=0)
+        tried[:, column] = np.arange(len(tried))
+        held = _number_of_boxes(tried, boxes)
+        shares = np.where(held == np.min(held), one_way[column], -1.0)
+        codes[record] = tried[int(np.argmax(shares))]
+        if np.min(held) == 0:
+            return
+    fixed = sorted(fixed_columns)
+    for start in range(0, len(codes), _TRIES):
+        others = codes[start : start + _TRIES]
+        others = others[(others[:, fixed] == given[fixed]).all(axis=1)]
+        others = others[~impossible_records(others, boxes)]
+        if len(others):
+            codes[record] = others[np.argmin((others != given).sum(axis=1))]
+            return
+    raise ConfigError(
+        "The known totals and the structural zeros leave no possible records.",
+        next_step="Leave out some of the known totals or of the zeros.",
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _packed(boxes: tuple[Box, ...], *, implied: bool) -> Boxes[int]:
+    """The boxes, with those that others imply or without them."""
+    kept = [box for box in boxes if implied or not box.implied]
+    return Boxes([dict(zip(box.columns, box.inside, strict=True)) for box in kept])
+
+
+def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
+    """bool[n]: which records unsigned[n, d] lie in a box."""
+    impossible = np.zeros(len(codes), dtype=np.bool_)
+    for some, within in _packed(tuple(boxes), implied=False).around(
+        dict(enumerate(codes.T)), len(codes)
+    ):
+        impossible[some] = within.any(axis=1)
+    return impossible
+
+
+def _number_of_boxes(codes: NDArray[Any], boxes: Sequence[Box]) -> NDArray[np.int64]:
+    """int64[n]: in how many boxes each of the records unsigned[n, d] lies."""
+    number = np.zeros(len(codes), dtype=np.int64)
+    for some, within in _packed(tuple(boxes), implied=True).around(
+        dict(enumerate(codes.T)), len(codes)
+    ):
+        number[some] = np.bitwise_count(within).sum(axis=1)
+    return number

@@ -1,7 +1,7 @@
 """Tables of groups of columns: targets, counts of records, impossible cells, public totals.
 
-Structural zeros are boxes of codes by column position, for tables and for records. Tables of
-records are counted in one pass over the records, compiled.
+Structural zeros are boxes of codes by column position. Tables of records are counted in one pass
+over the records, compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Slot
-from statpress.mechanisms.domain.domain import Boxes, Domain
+from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.parallel import compiled_kernel, in_threads, threads
 
@@ -221,33 +221,6 @@ def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> 
                 inside &= mask.reshape(shape)
             possible &= ~inside
     return possible
-
-
-@functools.lru_cache(maxsize=8)
-def _packed(boxes: tuple[Box, ...], *, implied: bool) -> Boxes[int]:
-    """The boxes, with those that others imply or without them."""
-    kept = [box for box in boxes if implied or not box.implied]
-    return Boxes([dict(zip(box.columns, box.inside, strict=True)) for box in kept])
-
-
-def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
-    """bool[n]: which records unsigned[n, d] lie in a box."""
-    impossible = np.zeros(len(codes), dtype=np.bool_)
-    for some, within in _packed(tuple(boxes), implied=False).around(
-        dict(enumerate(codes.T)), len(codes)
-    ):
-        impossible[some] = within.any(axis=1)
-    return impossible
-
-
-def number_of_boxes(codes: NDArray[Any], boxes: Sequence[Box]) -> NDArray[np.int64]:
-    """int64[n]: in how many boxes each of the records unsigned[n, d] lies."""
-    number = np.zeros(len(codes), dtype=np.int64)
-    for some, within in _packed(tuple(boxes), implied=True).around(
-        dict(enumerate(codes.T)), len(codes)
-    ):
-        number[some] = np.bitwise_count(within).sum(axis=1)
-    return number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""Weighted sums of noisy tables, and what the drawing of the sample adds to their errors.
+"""Weighted sums, and what the drawing of the sample adds to their errors.
 
-The weight w_b of class b multiplies every function g of a record's cells, so a weighted sum is one
-of the tables that hold the class too, with the exact covariance of their noise
+**Of noisy tables.** The weight w_b of class b multiplies every function g of a record's cells, so a
+weighted sum is one of the tables that hold the class too, with the exact covariance of their noise
 (mechanisms.marginals.linear_moments). For the population that records were drawn from, f = w g adds
 
     sum over records of f f' - sum over strata h of F_h F_h' / n_h,
@@ -23,6 +23,11 @@ taken off. Where the class, the columns of g and strata or clusters were not mea
 taken as the mean weight of the stratum or cluster times the sum of g: within it weight and g are
 taken as unrelated. A cluster is of the stratum that most of its records are in.
 
+**Records of a sample**, such as those of a copy, have no noise, so that ``SampleDesign`` has the
+factor n_h / (n_h - 1) for each stratum:
+
+    sum over strata h of n_h / (n_h - 1) (sum over their records of f^2 - F_h^2 / n_h).
+
 **Kish's factor.** Where the class and all columns of g were not measured together, the sum of w^2
 over that of w multiplies what records of equal weights would add (Kish 1992, Weighting for unequal
 Pi, Journal of Official Statistics 8).
@@ -32,10 +37,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import NotMeasuredError
 from statpress.mechanisms.marginals.linear_moments import (
@@ -47,8 +54,7 @@ from statpress.mechanisms.marginals.linear_moments import (
     sampling,
 )
 from statpress.mechanisms.marginals.residuals import Residuals
-from statpress.mechanisms.marginals.sample_design import collapsed
-from statpress.mechanisms.marginals.target_tables import Floats
+from statpress.mechanisms.marginals.target_tables import Floats, Integers
 
 _CLEAR = 4.0  # standard errors of its noise at which a stratum's number of records is known
 _SUREST = 1 - 1e-12  # a level that normal quantiles can tell from 1
@@ -212,3 +218,84 @@ class Weights:
 def _square(sums: Moments) -> Floats:
     """The products of sums, less what noise adds to them."""
     return np.asarray(np.outer(sums.values, sums.values) - sums.covariance)
+
+
+def collapsed(strata: Sequence[int]) -> list[int]:
+    """Of every cluster its stratum, with those of one cluster taken together.
+
+    A single one is taken together with the smallest other.
+    """
+    sizes = Counter(strata)
+    alone = [code for code, size in sizes.items() if size == 1]
+    if len(alone) == 1 and len(sizes) > 1:
+        alone.append(min(sizes.keys() - {*alone}, key=lambda code: (sizes[code], code)))
+    return [alone[0] if code in alone else code for code in strata]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleDesign:
+    """How the records of a sample were drawn.
+
+    Attributes:
+        strata: int64[n], of every record; None of one stratum.
+        cluster: int64[n]; None where single records were drawn.
+    """
+
+    strata: Integers | None = None
+    cluster: Integers | None = None
+
+    def variance(self, parts: Floats) -> Floats:
+        """Of the sums of parts float64[n] or float64[n, k] over the records, float64[] or [k]."""
+        n = len(parts)
+        of_one = np.zeros(n, dtype=np.int64)
+        strata = of_one if self.strata is None else _numbered(self.strata)
+        drawn = strata
+        if (np.bincount(strata) == 1).any():
+            drawn = _numbered(np.array(collapsed(strata.tolist())))
+        counts = np.bincount(drawn).astype(np.float64)
+        sums, squares = _sums(parts, drawn), _sums(parts**2, drawn)
+        shape = (-1, *[1] * (parts.ndim - 1))
+        of_stratum = np.maximum(squares - sums**2 / counts.reshape(shape), 0.0)
+        within = np.tensordot(counts / np.maximum(counts - 1, 1), of_stratum, 1)
+        if self.cluster is None:
+            return np.asarray(within)
+        cluster = _numbered(self.cluster)
+        totals, between = _sums(parts, cluster), np.zeros(np.shape(within))
+        of_cluster = np.array(self._strata_of(strata, cluster))
+        for stratum in np.unique(of_cluster):
+            own = totals[of_cluster == stratum]
+            if len(own) > 1:
+                between += len(own) * own.var(axis=0, ddof=1)
+        return np.asarray(np.maximum(within, between))
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether there is more to it than single records of one stratum."""
+        return self.strata is not None or self.cluster is not None
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance: clusters less strata; infinite without clusters."""
+        if self.cluster is None:
+            return math.inf
+        strata = np.zeros_like(self.cluster) if self.strata is None else self.strata
+        found = self._strata_of(_numbered(strata), _numbered(self.cluster))
+        return float(max(len(found) - len(set(found)), 1))
+
+    def _strata_of(self, strata: Integers, cluster: Integers) -> list[int]:
+        """Of every cluster the stratum that most of its records are in, collapsed."""
+        table = np.zeros((int(cluster.max()) + 1, int(strata.max()) + 1), dtype=np.int64)
+        np.add.at(table, (cluster, strata), 1)
+        return collapsed(table.argmax(axis=1).tolist())
+
+
+def _numbered(codes: NDArray[np.int64]) -> Integers:
+    """Codes from 0 on, without those that no record has."""
+    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
+
+
+def _sums(parts: Floats, codes: Integers) -> Floats:
+    """The sums of parts by code."""
+    sums = np.zeros((int(codes.max()) + 1, *parts.shape[1:]))
+    np.add.at(sums, codes, parts)
+    return sums

@@ -169,6 +169,23 @@ class BandLaw:
             places=places,
         )
 
+    def bands(
+        self, release: RawTable, bands: Sequence[str], level: float
+    ) -> dict[str, dict[str, NDArray[Any]]]:
+        """By band the columns of ``LIMITS`` for every possible cell in order, from raw counts."""
+        cells = release.domain.possible_cells()
+        raw = np.zeros(len(cells), np.int64)
+        raw[np.searchsorted(cells, release.cells)] = release.counts
+        columns: dict[str, dict[str, NDArray[Any]]] = {}
+        for band in bands:
+            if band == "cells":
+                counts = _count_band(self.cells, raw, level)
+                shares = _share_band(self.cells, raw, level)
+            else:
+                counts, shares = _cumulative(self, release, raw, level)
+            columns[band] = dict(zip(LIMITS, _written(counts, shares), strict=True))
+        return columns
+
 
 def law_of(mechanism: Any, *, n_records: int, n_cells: int) -> BandLaw:
     """The law of what a mechanism at fixed parameters releases."""
@@ -181,27 +198,6 @@ def law_of(mechanism: Any, *, n_records: int, n_cells: int) -> BandLaw:
         )
     law: BandLaw = mechanism.band_law(n_records=n_records, n_cells=n_cells)
     return law
-
-
-def bands_of(
-    mechanism: Any, release: RawTable, bands: Sequence[str], level: float, *, n_records: int
-) -> dict[str, dict[str, NDArray[Any]]]:
-    """By band the columns of ``LIMITS`` for every possible cell in order, from raw counts."""
-    if not bands:
-        return {}
-    cells = release.domain.possible_cells()
-    raw = np.zeros(len(cells), np.int64)
-    raw[np.searchsorted(cells, release.cells)] = release.counts
-    law = law_of(mechanism, n_records=n_records, n_cells=len(cells))
-    columns: dict[str, dict[str, NDArray[Any]]] = {}
-    for band in bands:
-        if band == "cells":
-            counts = _count_band(law.cells, raw, level)
-            shares = _share_band(law.cells, raw, level)
-        else:
-            counts, shares = _cumulative(law, release, raw, level)
-        columns[band] = dict(zip(LIMITS, _written(counts, shares), strict=True))
-    return columns
 
 
 def _count_band(law: CellLaw, released: Codes, level: float) -> Limits:

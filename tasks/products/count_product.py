@@ -32,7 +32,7 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
-from statpress.mechanisms.tables.bands import BandKnobs, bands_of
+from statpress.mechanisms.tables.bands import BandKnobs, law_of
 from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, RawTable, TableMechanism
 from statpress.tasks.bundle.file_formats import written_file
 from statpress.tasks.bundle.rows import Rows, cell_rows, read_records, record_rows
@@ -170,7 +170,8 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         bands: Mapping[str, Mapping[str, NDArray[Any]]] = {}
         asked: BandKnobs | None = product.further
         if asked is not None and asked.bands:
-            bands = bands_of(mechanism, raw, asked.bands, asked.confidence, n_records=n_records)
+            law = law_of(mechanism, n_records=n_records, n_cells=raw.domain.n_possible)
+            bands = law.bands(raw, asked.bands, asked.confidence)
         return DerivedCounts(
             raw,
             {name: values[:listed] for name, values in figures.items()},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from statpress.mechanisms.errors import QueryError
-from statpress.mechanisms.marginals.sample_design import SampleDesign
+from statpress.mechanisms.marginals.weighted_sums import SampleDesign
 from statpress.tasks.products.answer_words import MISSING
 from statpress.tasks.release.formulas import columns_in, understood_formula
 

@@ -22,7 +22,7 @@ import numpy as np
 from statpress.mechanisms.domain.columns import Slot
 from statpress.mechanisms.errors import BundleVerificationError, DependencyError, QueryError
 from statpress.mechanisms.marginals.copied_analyses import HOUSEHOLDS, Copy, no_population_of_copies
-from statpress.mechanisms.marginals.sample_design import SampleDesign
+from statpress.mechanisms.marginals.weighted_sums import SampleDesign
 from statpress.tasks.bundle.file_formats import read_batches, text_of_csv, written_file
 from statpress.tasks.bundle.locations import Folder, is_plain, location_of
 from statpress.tasks.bundle.manifest import files_of, signed_by, verify_location

@@ -29,8 +29,7 @@ from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.persons import PersonResiduals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals
-from statpress.mechanisms.marginals.sample_design import SampleDesign
-from statpress.mechanisms.marginals.weighted_sums import Weights
+from statpress.mechanisms.marginals.weighted_sums import SampleDesign, Weights
 from statpress.mechanisms.marginals.with_prior import PriorAnalyses
 from statpress.mechanisms.places.estimates import PlaceEstimates
 from statpress.mechanisms.places.place_analyses import PlaceAnalyses, leaves_of

@@ -35,9 +35,9 @@ from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.resampling_noise import (
     AROUND,
     TOLERANCE,
+    CalibratedWidth,
     NoisyVariance,
     mean_width,
-    narrowest_width,
 )
 from statpress.mechanisms.estimates.subsample_split import SplitDesign, SubsampleSplit
 from tests.benchmarks.black_box_widths import STATISTICS
@@ -145,7 +145,8 @@ def bound(
     around = np.minimum(variance * np.array(AROUND), known.most)
     oracles = 2 * normal_quantile(level) * np.sqrt(around + noise**2)
     oracle = 2 * normal_quantile(level) * math.sqrt(variance + noise**2)
-    widths = mean_width(narrowest_width(known, variance, level), known, around, level) / oracles
+    rule = CalibratedWidth.narrowest(known, variance, level)
+    widths = mean_width(rule, known, around, level) / oracles
     at = np.array([variance])
     return Bound(
         design,

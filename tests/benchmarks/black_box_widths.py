@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates, default_replicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.resampling_noise import narrowest_width
+from statpress.mechanisms.estimates.resampling_noise import CalibratedWidth
 from statpress.mechanisms.estimates.statistics import Mean, Statistic, Variance
 from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
 from tests.benchmarks.interval_populations import Law, populations
@@ -134,7 +134,7 @@ def _bootstrap(
         found = made.inference(values[:, None])
         if setting.method == "calibrated":
             presumed = STATISTICS[setting.statistic][1] / setting.n
-            rule = narrowest_width(found.known, presumed, setting.level)
+            rule = CalibratedWidth.narrowest(found.known, presumed, setting.level)
             one = found.calibrated_interval(setting.level, rule)
         else:
             interval = found.t_interval if setting.method == "t" else found.percentile_interval
@@ -149,7 +149,9 @@ def _split(
     setting: Setting, law: Law, counts: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
     made = split(setting.statistic, setting.n, setting.mu)
-    rule = narrowest_width(made.known, STATISTICS[setting.statistic][1] / setting.n, setting.level)
+    rule = CalibratedWidth.narrowest(
+        made.known, STATISTICS[setting.statistic][1] / setting.n, setting.level
+    )
     whole = _evaluated(made.statistic, counts, law, made.full.sigma, rng)
     ends = []
     for row, value in zip(counts, whole, strict=True):

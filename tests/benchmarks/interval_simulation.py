@@ -38,11 +38,11 @@ from statpress.mechanisms.estimates.moment_designs import (
     VARIANCE,
     Derived,
     MomentDesign,
-    intercept,
 )
 from statpress.mechanisms.estimates.moments import inference_words
 from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile, largest_epsilon
 from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments, worst_of_quotient
+from statpress.mechanisms.estimates.statistics import intercept
 from statpress.mechanisms.mechanism import Target
 from tests.benchmarks.interval_guarantees import guaranteed_holds
 from tests.benchmarks.interval_populations import (

@@ -29,8 +29,8 @@ from statpress.mechanisms.estimates.moment_designs import (
     Derived,
     Errors,
     MomentDesign,
-    intercept,
 )
+from statpress.mechanisms.estimates.statistics import intercept
 from statpress.mechanisms.mechanism import Target
 from tests.benchmarks.interval_populations import Law, by_group, in_group
 from tests.benchmarks.interval_simulation import PAIRS, released

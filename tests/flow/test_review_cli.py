@@ -18,13 +18,12 @@ from statpress.mechanisms.errors import (
     ApprovalError,
     LedgerUnavailableError,
     StatpressError,
-    exit_codes,
 )
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.release.runs import Outcome
 
-REFUSED = exit_codes()["ApprovalError"]
+REFUSED = StatpressError.exit_codes()["ApprovalError"]
 
 
 class Officer:
@@ -124,7 +123,7 @@ def test_reject_and_what_is_refused(officer: Officer) -> None:
     private, stranger = officer.keys["officer"][0], officer.keys["stranger"][0]
     officer.say("approve", RUN, "--key", stranger, expected=REFUSED)
     officer.say("approve", RUN, "--by", "me", expected=REFUSED)
-    keyless = exit_codes()["SigningKeyError"]
+    keyless = StatpressError.exit_codes()["SigningKeyError"]
     officer.say("approve", RUN, expected=keyless)
     officer.say("approve", RUN, "--key", private, "--by", "me", expected=keyless)
     officer.say("reject", RUN, "--key", private, expected=2)
@@ -141,7 +140,7 @@ def test_reject_and_what_is_refused(officer: Officer) -> None:
 
 
 def test_what_is_not_a_bundle_is_told_from_one_that_was_changed(officer: Officer) -> None:
-    wrong = exit_codes()["BundleVerificationError"]
+    wrong = StatpressError.exit_codes()["BundleVerificationError"]
     folder, file = officer.office.folder, officer.office.folder / "a file"
     file.touch()
     for place, told in (
@@ -165,7 +164,7 @@ def test_approvers_are_set_by_approvers(officer: Officer) -> None:
     stranger = ("--key", keys["stranger"][0])
     officer.say(*change, "--reason", "one left", *stranger, expected=REFUSED)
     signed = (*change, "--key", keys["officer"][0])
-    officer.say(*signed, expected=exit_codes()["LedgerError"])
+    officer.say(*signed, expected=StatpressError.exit_codes()["LedgerError"])
     facts = officer.facts(*signed, "--reason", "one left")
     assert facts["approvers"] == [public_text(SECOND)] and not facts["unsigned_approvals"]
     officer.say("approve", RUN, "--key", keys["officer"][0], expected=REFUSED)

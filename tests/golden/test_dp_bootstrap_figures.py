@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize, stats
 
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
-from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.accounting.privacy_loss_distributions import Account
 from statpress.mechanisms.estimates.dp_bootstrap import paper_mu_squared
 from statpress.mechanisms.estimates.resampling_noise import gaussian_goal, largest_mu_squared
 
@@ -99,7 +99,7 @@ def test_one_target(replicates: int, figure: float) -> None:
 
 def test_the_papers_noise_costs_more_than_it_says() -> None:
     """At mu = 1 and B = 200: what has to be printed beside ``calibration: paper``."""
-    whole = tail_account(((PART.at(paper_mu_squared(F(1), 200)), 200),), 2.0**-8)
+    whole = Account.of_tails(((PART.at(paper_mu_squared(F(1), 200)), 200),), 2.0**-8)
     claimed = dict(gaussian_goal(F(1)))
     passed = {epsilon: whole.upper(epsilon) / delta for epsilon, delta in claimed.items()}
     assert min(passed.values()) > 1
@@ -109,7 +109,7 @@ def test_the_papers_noise_costs_more_than_it_says() -> None:
 def test_the_price_in_the_limit() -> None:
     """The variance of the loss tends to (2 - 2/e) mu_B^2, hence the price of the central limit."""
     for mu, tolerance in ((F(1, 10), 0.05), (F(1, 1000), 1e-3)):
-        account = tail_account(((PART.at(mu**2), 1),), float(mu) / 32)
+        account = Account.of_tails(((PART.at(mu**2), 1),), float(mu) / 32)
         masses = account.p[:-1] - account.p[1:]
         losses = account.h * (account.start + np.arange(len(masses)))
         second = float((masses * (1 + np.exp(-losses))) @ losses**2)  # and the mirrored ones

@@ -16,8 +16,9 @@ from pathlib import Path
 import command_forks
 import pytest
 
-from statpress.mechanisms.errors import exit_codes
+from statpress.mechanisms.errors import StatpressError
 
+CODES = StatpressError.exit_codes()
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
@@ -122,21 +123,21 @@ def test_ledger_commands(tmp_path: Path) -> None:
     def ledger(*arguments: str) -> subprocess.CompletedProcess[str]:
         return forked("ledger", *arguments, cwd=tmp_path)
 
-    assert ledger("show").returncode == exit_codes()["LedgerUnavailableError"]
+    assert ledger("show").returncode == CODES["LedgerUnavailableError"]
     opened = ledger("register", "d", "--epsilon", "1.5", "--delta", "1e-8", "--n-records", "10")
     assert opened.returncode == 0
     again = ledger("register", "d", "--epsilon", "9", "--delta", "1e-8", "--n-records", "10")
-    assert again.returncode == exit_codes()["AlreadyRegisteredError"]
+    assert again.returncode == CODES["AlreadyRegisteredError"]
     refused = ledger("register", "e", "--epsilon", "nan", "--delta", "0", "--n-records", "10")
-    assert refused.returncode == exit_codes()["AmountError"], refused.stderr
+    assert refused.returncode == CODES["AmountError"], refused.stderr
     limits = ("--epsilon", "1", "--delta", "0", "--n-records", "10")
     assert ledger("register", "e", *limits, "--unit", "person").returncode == 2
     sized = ledger("register", "e", *limits, "--adjacency", "add_remove")
-    assert sized.returncode == exit_codes()["ConfigError"]
+    assert sized.returncode == CODES["ConfigError"]
     assert "no size with '--adjacency add_remove'" in sized.stderr
     facts = json.loads(ledger("show", "d", "--json").stdout)["accounts"][0]
     assert facts["remaining"] == {"epsilon": "1.5", "delta": "1e-8"}
-    assert ledger("show", "nobody").returncode == exit_codes()["UnregisteredDatasetError"]
+    assert ledger("show", "nobody").returncode == CODES["UnregisteredDatasetError"]
     verified = json.loads(ledger("verify", "--json").stdout)
     assert verified["entries"] == 1
 
@@ -144,7 +145,7 @@ def test_ledger_commands(tmp_path: Path) -> None:
 def test_errors_as_json_and_as_text(tmp_path: Path) -> None:
     shown = forked("validate", "nope.yaml", "--json", cwd=tmp_path)
     error = json.loads(shown.stdout)["error"]
-    assert shown.returncode == error["exit_code"] == exit_codes()["ConfigNotFoundError"]
+    assert shown.returncode == error["exit_code"] == CODES["ConfigNotFoundError"]
     assert error["kind"] == "ConfigNotFound"
     assert error["next_step"]
     shown = forked("validate", "nope.yaml", cwd=tmp_path)
@@ -191,7 +192,7 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None)
     assert len(people[0].split(",")) == (15 if copies is None else len(FEW))
     assert forked("verify", str(bundle), cwd=tmp_path).returncode == 0
     refused = forked("demo", "--no-orchestrator", cwd=tmp_path)
-    assert refused.returncode == exit_codes()["ConfirmationError"]
+    assert refused.returncode == CODES["ConfirmationError"]
     assert facts["epsilon"] in refused.stderr
     config = tmp_path / "statpress-demo" / "happiness.yaml"  # the folder's own: fewer columns
     config.write_text(with_columns(config.read_text(), FEW[:3]))
@@ -230,14 +231,14 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None)
     assert (tmp_path / "refined" / "data" / "workers.csv").exists()
     again = forked("refine", str(census), *asked, "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["error"]["kind"] == "BundleExists"
-    assert again.returncode == exit_codes()["BundleExistsError"]
+    assert again.returncode == CODES["BundleExistsError"]
     told = forked("refine", str(census), "--output", "anew", "--json", cwd=tmp_path)
     stated = json.loads((tmp_path / "anew" / "refinement.json").read_text())
     assert json.loads(told.stdout) == {"output": "anew", **stated}
     (census / "README.md").write_text("changed")
     changed = forked("verify", str(census), cwd=tmp_path)
-    assert changed.returncode == exit_codes()["BundleVerificationError"]
+    assert changed.returncode == CODES["BundleVerificationError"]
     assert "README.md was changed" in changed.stderr
     changed = forked("refine", str(census), "--output", "other", cwd=tmp_path)
-    assert changed.returncode == exit_codes()["BundleVerificationError"]
+    assert changed.returncode == CODES["BundleVerificationError"]
     assert not (tmp_path / "other").exists()

@@ -16,7 +16,7 @@ from own_packages import with_packages_of_its_own
 from prefect_server import BIN, as_client, ask, closed_port
 from ruamel.yaml import YAML
 
-from statpress.mechanisms.errors import DeploymentError, exit_codes
+from statpress.mechanisms.errors import DeploymentError, StatpressError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration.deployment import apply
 from statpress.tasks.private_zone.folders import Home
@@ -24,7 +24,7 @@ from statpress.tasks.private_zone.folders import Home
 pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "prefect.yaml"
-REFUSED = exit_codes()["DeploymentError"]
+REFUSED = StatpressError.exit_codes()["DeploymentError"]
 HOW = (
     "flow_id", "entrypoint", "path", "pull_steps", "work_pool_name", "work_queue_name",
     "job_variables", "enforce_parameter_schema", "parameter_openapi_schema", "tags",

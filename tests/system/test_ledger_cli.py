@@ -14,7 +14,7 @@ from postgres import Server
 from sqlalchemy import make_url
 
 from statpress.flows.cli import main
-from statpress.mechanisms.errors import exit_codes
+from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 
@@ -68,7 +68,7 @@ def facts(press: Press, *arguments: str) -> dict[str, Any]:
 def refused(press: Press, kind: str, *arguments: str) -> str:
     """The message of a command that is refused with this kind's own exit code."""
     done = press(*arguments, "--json")
-    assert done.returncode == exit_codes()[f"{kind}Error"], done.stdout + done.stderr
+    assert done.returncode == StatpressError.exit_codes()[f"{kind}Error"], done.stdout + done.stderr
     error = json.loads(done.stdout)["error"]
     assert error["where"]
     assert error["next_step"]
@@ -285,7 +285,7 @@ def test_a_password_is_never_shown(
     done = subprocess.run(
         [str(BIN / "statpress"), "ledger", "show"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == exit_codes()["LedgerUnavailableError"]
+    assert done.returncode == StatpressError.exit_codes()["LedgerUnavailableError"]
     assert "does not accept" in done.stderr
     assert "hush-7719" not in done.stdout + done.stderr
 

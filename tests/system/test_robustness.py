@@ -17,7 +17,7 @@ import pytest
 from postgres import Server
 from victims import Victim, all_ended, press, short_of_disk, warm
 
-from statpress.mechanisms.errors import exit_codes
+from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import new_run_id
@@ -25,7 +25,7 @@ from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle
 
 pytestmark = pytest.mark.system
-CODES = exit_codes()
+CODES = StatpressError.exit_codes()
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_no_page_does(page: str) -> None:
 
 
 def test_no_next_step_of_a_kind_of_error_does() -> None:
-    kinds = [getattr(errors, name) for name in errors.exit_codes()]
+    kinds = [getattr(errors, name) for name in errors.StatpressError.exit_codes()]
     assert len(kinds) > 60
     assert [kind for kind in kinds if advice(kind.next_step)] == []
 

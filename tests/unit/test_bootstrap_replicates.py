@@ -12,15 +12,15 @@ from scipy import stats
 
 from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss, SubsampleLoss
-from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.accounting.privacy_loss_distributions import Account
 from statpress.mechanisms.errors import RecordsError
 from statpress.mechanisms.estimates import dp_bootstrap as bootstrap_replicates
 from statpress.mechanisms.estimates import statistics as bounded_statistics
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates, paper_mu_squared
 from statpress.mechanisms.estimates.resampling_noise import (
+    CalibratedWidth,
     gaussian_goal,
     mean_width,
-    narrowest_width,
 )
 from statpress.mechanisms.estimates.statistics import Covariance, Mean, Variance
 from statpress.mechanisms.estimates.subsample_split import (
@@ -106,7 +106,7 @@ def test_strict_and_paper_replicates_say_what_they_cost() -> None:
     costs = []
     for made in (strict, paper):
         part = BootstrapLoss(made.noise.mu_squared, 3000)
-        account = tail_account(((part, 50),), 2.0**-7)
+        account = Account.of_tails(((part, 50),), 2.0**-7)
         costs.append(max(account.upper(e) / d for e, d in gaussian_goal(F(1))))
     assert costs[0] < 1.05 < 10 < costs[1]
     assert paper.calibration == "paper"
@@ -134,7 +134,7 @@ def test_split_is_proven_at_both_of_its_parts() -> None:
     made = SubsampleSplit.calibrate(Mean(), F(1, 2), n_records=3000)
     part = SubsampleLoss(made.part.mu_squared, F(made.size, 3000))
     full = GaussianLoss(F(0), made.full.mu_squared)
-    account = tail_account(((part, made.subsamples), (full, 1)), 0.003)
+    account = Account.of_tails(((part, made.subsamples), (full, 1)), 0.003)
     for epsilon, delta in gaussian_goal(F(1, 2)):
         assert account.upper(epsilon) <= delta * 1.02
     assert float(full.mu_squared) == pytest.approx(0.125, rel=1e-5)
@@ -164,14 +164,14 @@ def test_widths_over_the_oracles(mu: Fraction, mean: float, variance: float) -> 
     for statistic, most, true in ((Mean(), mean, 1 / 12), (Variance(), variance, 1 / 180)):
         made = SubsampleSplit.calibrate(statistic, mu, n_records=3000, presumed=true / 3000)
         oracle = 2 * 1.644854 * math.sqrt(true / 3000 + 1 / (3000 * float(mu)) ** 2)
-        rule = narrowest_width(made.known, true / 3000, 0.9)
+        rule = CalibratedWidth.narrowest(made.known, true / 3000, 0.9)
         assert mean_width(rule, made.known, np.array(true / 3000), 0.9) < most * oracle
 
 
 def split_coverage(mu: Fraction, runs: int) -> float:
     """Of the real release, on real records."""
     made = SubsampleSplit.calibrate(Mean(), mu, n_records=600, presumed=1 / 7200)
-    rule = narrowest_width(made.known, 1 / 7200, 0.9)
+    rule = CalibratedWidth.narrowest(made.known, 1 / 7200, 0.9)
     data, rng, hits = np.random.default_rng(2), seeded(3), 0
     for _ in range(runs):
         records = (data.random(600) * 64).astype(np.int64)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profile_loss import ProfileLoss
 
-from statpress.mechanisms.accounting import balls, privacy_loss_distributions
+from statpress.mechanisms.accounting import privacy_loss_distributions
 from statpress.mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
 from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
@@ -276,13 +276,13 @@ def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = []
-    real = balls.power
+    real = privacy_loss_distributions.power
 
     def counted(masses: Any, times: int) -> Any:
         seen.append(times)
         return real(masses, times)
 
-    monkeypatch.setattr(balls, "power", counted)
+    monkeypatch.setattr(privacy_loss_distributions, "power", counted)
     forget()
     start = time.process_time()
     repeated = PureLoss(F(1, 31))
@@ -329,21 +329,21 @@ def test_transform_errors_stay_within_what_is_charged() -> None:
     for size, times in ((301, 7), (801, 60)):
         masses = np.exp(-((np.arange(size) - size / 2) ** 2) / 800.0) * rng.uniform(0.5, 1, size)
         masses /= masses.sum()
-        found = balls.power(masses, times)
+        found = privacy_loss_distributions.power(masses, times)
         exact = np.array([1.0])
         for _ in range(times):
             exact = np.convolve(exact, masses)
         part = exact[found.first : found.first + len(found.masses)]
         assert np.abs(found.masses - part).sum() <= found.error
-        assert exact.sum() - part.sum() <= balls.TRUNCATION + 1e-16
-        both = balls.product(masses, masses)
+        assert exact.sum() - part.sum() <= privacy_loss_distributions.TRUNCATION + 1e-16
+        both = privacy_loss_distributions.product(masses, masses)
         error = np.abs(both - np.convolve(masses, masses)).sum()
-        assert error <= balls.product_error(masses, masses)
+        assert error <= privacy_loss_distributions.product_error(masses, masses)
 
 
 def test_next_to_no_mass_left_is_composed_all_the_same(fresh: None) -> None:
     """Nearly all losses are beyond the grid: then the truth is a delta of nearly 1."""
-    assert len(balls.power(np.array([1e-9, 1e-9]), 3).masses) == 1
+    assert len(privacy_loss_distributions.power(np.array([1e-9, 1e-9]), 3).masses) == 1
     for sigma_squared, step in ((F(1, 100_000), 64.0), (F(1, 8150), 16.0)):
         part = DiscreteGaussianLoss(sigma_squared, 1, 1)
         for counts in (((part, 2),), ((part, 3), (DiscreteLaplaceLoss(F(3), 1, 2), 2))):
@@ -361,13 +361,15 @@ def test_convolutions_equal_those_of_dp_accounting() -> None:
     for size, times in ((2, 3), (301, 7), (801, 60), (50, 100_000)):
         masses = rng.uniform(0, 1, size) ** 4
         masses /= masses.sum() * 1.01
-        theirs = dense(0.01, -5, masses, 0.01, True).self_compose(times, balls.TRUNCATION)
-        ours = balls.power(masses, times)
+        theirs = dense(0.01, -5, masses, 0.01, True).self_compose(
+            times, privacy_loss_distributions.TRUNCATION
+        )
+        ours = privacy_loss_distributions.power(masses, times)
         assert theirs._lower_loss == -5 * times + ours.first
         assert np.array_equal(theirs._probs, ours.masses)
         other = rng.uniform(0, 1, 1 + size // 3)
         theirs = dense(0.01, 0, masses, 0.0, True).compose(dense(0.01, 0, other, 0.0, True), 0.0)
-        assert np.array_equal(theirs._probs, balls.product(masses, other))
+        assert np.array_equal(theirs._probs, privacy_loss_distributions.product(masses, other))
 
 
 PARTS = st.one_of(

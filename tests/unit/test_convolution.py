@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from statpress.mechanisms.accounting.balls import fast_length, power, product
+from statpress.mechanisms.accounting.privacy_loss_distributions import fast_length, power, product
 
 
 def test_lengths_are_those_of_scipy() -> None:

@@ -12,12 +12,16 @@ import pytest
 from statpress.mechanisms.domain.columns import Categorical, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
-from statpress.mechanisms.functions import risk
-from statpress.mechanisms.functions.bernstein import FunctionRelease, at_default_cost
+from statpress.mechanisms.functions import bernstein
+from statpress.mechanisms.functions.bernstein import (
+    FunctionRelease,
+    at_default_cost,
+    expected_wrong,
+)
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
 from statpress.mechanisms.functions.released_function import evaluate_grid
-from statpress.mechanisms.functions.risk import EmpiricalRisk, expected_wrong
+from statpress.mechanisms.functions.risk import EmpiricalRisk
 from statpress.mechanisms.mechanism import Target
 
 SIDE = Numeric.uniform_edges(0, 1, 12)
@@ -73,15 +77,15 @@ def test_nothing_but_the_budget_and_the_declaration_decides() -> None:
 def test_the_expected_error_is_that_of_simulated_noise(name: str, noise: Any) -> None:
     """On the second reference, through the operator; with half the noise it is not."""
     mechanism = release(2000, 0.3, target=name, cost=32.0, noise=noise, d=2).mechanism
-    d, middles = 2, risk._middles(risk._SIDE[2])
+    d, middles = 2, bernstein._middles(bernstein._SIDE[2])
     rng, found = np.random.default_rng(5), []
     draw = rng.laplace if noise == "laplace" else rng.normal
-    lattice_points = risk._grid(np.arange(mechanism.degree + 1) / mechanism.degree, d)
-    places = risk._grid(middles, d)
+    lattice_points = bernstein._grid(np.arange(mechanism.degree + 1) / mechanism.degree, d)
+    places = bernstein._grid(middles, d)
     learner = mechanism.learner
-    around = risk._kernel(lattice_points, places, learner.width)
-    for boundary in risk._BOUNDARIES:
-        b = risk._minimiser(learner.loss, learner.width, d, learner.cost, boundary)
+    around = bernstein._kernel(lattice_points, places, learner.width)
+    for boundary in bernstein._BOUNDARIES:
+        b = bernstein._minimiser(learner.loss, learner.width, d, learner.cost, boundary)
         values = (around @ b).reshape((mechanism.degree + 1,) * d)
         along = (places - boundary).sum(axis=1) / math.sqrt(d)
         eta = 1 / (1 + np.exp(-20 * along))

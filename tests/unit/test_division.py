@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from statpress.mechanisms.places import division
+from statpress.mechanisms.places import reading
 from statpress.mechanisms.places.reading import divide
 
 
@@ -76,7 +76,7 @@ def test_largest_remainders_go_up_and_a_twin_that_sends_the_first_up_is_caught(m
     above, totals, starts = np.array([[5, 5, 5]]), np.array([10, 5]), np.array([0, 2])
     expected = [[2, 4, 4], [3, 1, 1]]
     assert divide(above, wanted, np.ones((2, 3)), starts, totals).tolist() == expected
-    monkeypatch.setattr(division.np, "argsort", lambda x, **_: np.tile(np.arange(3), (len(x), 1)))
+    monkeypatch.setattr(reading.np, "argsort", lambda x, **_: np.tile(np.arange(3), (len(x), 1)))
     assert divide(above, wanted, np.ones((2, 3)), starts, totals).tolist() != expected
 
 

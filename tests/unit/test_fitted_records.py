@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.marginals import swaps, target_tables
+from statpress.mechanisms.marginals import swaps, synthesis, target_tables
 from statpress.mechanisms.marginals import swaps as swap_kernel
 from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair
 from statpress.mechanisms.marginals.swaps import compiled_column, swap_towards
@@ -367,9 +367,9 @@ def test_a_record_that_no_single_value_makes_possible_becomes_as_one_that_is(
     shares = [np.array([0.4, 0.6]), np.array([0.6, 0.4]), np.array([0.5, 0.5])]
     if known:
         with pytest.raises(ConfigError, match="leave no possible records"):
-            swaps.make_possible(codes, boxes, shares, known, np.random.default_rng(1))
+            synthesis.make_possible(codes, boxes, shares, known, np.random.default_rng(1))
         return
-    swaps.make_possible(codes, boxes, shares, known, np.random.default_rng(1))
+    synthesis.make_possible(codes, boxes, shares, known, np.random.default_rng(1))
     assert codes.tolist() == [[0, 1, 0], [0, 1, 1], [0, 1, 1]]
 
 

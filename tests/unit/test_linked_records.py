@@ -21,6 +21,7 @@ from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.swaps import swap_towards
 from statpress.mechanisms.marginals.synthesis import (
     Beginning,
+    impossible_records,
     one_way_counts,
     targets_of_persons,
 )
@@ -29,7 +30,6 @@ from statpress.mechanisms.marginals.target_tables import (
     TargetTable,
     boxes_of,
     counts_of,
-    impossible_records,
     possible_cells,
 )
 from statpress.mechanisms.mechanism import Target

@@ -22,7 +22,8 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import query
-from statpress.mechanisms.marginals.target_tables import boxes_of, impossible_records
+from statpress.mechanisms.marginals.synthesis import impossible_records
+from statpress.mechanisms.marginals.target_tables import boxes_of
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
 

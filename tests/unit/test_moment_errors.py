@@ -14,9 +14,9 @@ from statpress.mechanisms.estimates.moment_designs import (
     POWERS,
     SLOPE,
     Errors,
-    intercept,
 )
 from statpress.mechanisms.estimates.pair_moments import FIRST, MomentSets
+from statpress.mechanisms.estimates.statistics import intercept
 
 Doubles = NDArray[np.float64]
 ONCE = np.zeros(())

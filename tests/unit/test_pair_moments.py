@@ -21,9 +21,9 @@ from statpress.mechanisms.estimates.moment_designs import (
     SLOPE,
     VARIANCE,
     Derived,
-    intercept,
 )
 from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments
+from statpress.mechanisms.estimates.statistics import intercept
 from statpress.tasks.release.entropy import SeededRandomness
 
 F = Fraction

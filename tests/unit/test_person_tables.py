@@ -18,7 +18,7 @@ from statpress.mechanisms.marginals.linear_moments import ONE, moments
 from statpress.mechanisms.marginals.persons import PersonResiduals
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals, combine
-from statpress.mechanisms.marginals.sample_design import SampleDesign
+from statpress.mechanisms.marginals.weighted_sums import SampleDesign
 
 N, LEVEL = 400, 1e-6
 

@@ -20,7 +20,7 @@ from statpress.mechanisms.accounting.noise_losses import (
     ResampledGaussianLoss,
     SubsampleLoss,
 )
-from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.accounting.privacy_loss_distributions import Account
 from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
 from statpress.mechanisms.estimates.dp_bootstrap import paper_mu_squared
 from statpress.mechanisms.estimates.resampling_noise import (
@@ -194,7 +194,7 @@ def test_no_noise_at_all_and_the_rest_of_a_loss() -> None:
     ("part", "times"), [(GaussianLoss(F(1, 10)), 100), (BootstrapLoss(F(1, 400), 500), 50)]
 )
 def test_tail_account_against_the_other_composition(part: PrivacyLoss, times: int) -> None:
-    account = tail_account(((part, times),), 2.0**-8)
+    account = Account.of_tails(((part, times),), 2.0**-8)
     other = compose([part] * times)
     for epsilon in (0.0, 3.0):
         low, high = other.delta(epsilon)
@@ -207,7 +207,7 @@ def test_tail_account_against_the_other_composition(part: PrivacyLoss, times: in
 
 def test_tail_account_puts_different_parts_together() -> None:
     parts = ((GaussianLoss(F(1, 10)), 36), (GaussianLoss(F(4, 5)), 1))
-    account = tail_account(parts, 2.0**-8)
+    account = Account.of_tails(parts, 2.0**-8)
     for epsilon in (0.0, 2.0, 6.0):
         exact = GaussianLoss(F(1)).delta(epsilon).lower
         assert exact <= account.upper(epsilon) < 1.1 * exact
@@ -227,9 +227,9 @@ def test_calibration_is_proven_and_hardly_more_than_needed() -> None:
     part, goal = BootstrapLoss(F(1), 3000), gaussian_goal(F(1))
     found = largest_mu_squared(part, 50, goal)
     assert composed(part.at(found), 50).delta(1.0).lower < GaussianLoss(F(1)).delta(1.0).lower
-    louder = tail_account(((part.at(found * F(101, 100)), 50),), 2.0**-7)
+    louder = Account.of_tails(((part.at(found * F(101, 100)), 50),), 2.0**-7)
     assert any(louder.upper(epsilon) > delta for epsilon, delta in goal)
-    paper = tail_account(((part.at(paper_mu_squared(F(1), 50)), 50),), 2.0**-7)
+    paper = Account.of_tails(((part.at(paper_mu_squared(F(1), 50)), 50),), 2.0**-7)
     epsilon, delta = goal[-1]
     assert paper.upper(epsilon) > 10 * delta
 

@@ -14,7 +14,7 @@ from coded import CodesInMemory, dependent_codes, domain_of
 
 from statpress.configs.loading import Release, load
 from statpress.flows.cli.plan_command import forecast_facts
-from statpress.mechanisms.errors import ConfigError, MemoryLimitError, exit_codes
+from statpress.mechanisms.errors import ConfigError, MemoryLimitError, StatpressError
 from statpress.mechanisms.marginals.target_tables import counts_of
 from statpress.mechanisms.parallel import in_threads, threads, using_threads
 from statpress.tasks.private_zone.workers import limited_threads, usable_processors
@@ -109,7 +109,7 @@ def test_a_plan_that_may_need_more_is_refused_by_step_product_and_figure(tmp_pat
     of_many = [each for each in faults if "'many'" in each]
     assert of_many and all("10,000,000 cells" in each for each in of_many)
     assert "Use fewer columns or cells" in of_many[0]
-    assert caught.value.exit_code == exit_codes()["MemoryLimitError"] == 69
+    assert caught.value.exit_code == StatpressError.exit_codes()["MemoryLimitError"] == 69
     # Twins: with more memory, and with fewer cells.
     check_memory(config(tmp_path, "resources: {memory: 40GB}", bins=100_000), plan)
     less = config(tmp_path, "resources: {memory: 3GB}")

@@ -17,7 +17,6 @@ from statpress.mechanisms.estimates.resampling_noise import (
     NoisyVariance,
     coverage,
     mean_width,
-    narrowest_width,
     widths_from_description,
 )
 from statpress.mechanisms.estimates.subsample_split import former_multiplier
@@ -44,7 +43,7 @@ def simulated(
 @pytest.mark.parametrize("known", PRESUMED)
 @pytest.mark.parametrize("level", [0.9, 0.99])
 def test_the_level_is_kept_at_every_variance(known: NoisyVariance, level: float) -> None:
-    rule = narrowest_width(known, PRESUMED[known], level)
+    rule = CalibratedWidth.narrowest(known, PRESUMED[known], level)
     allowed = stats.binom.ppf(LEVEL, RUNS, level - 0.06 * (1 - level))
     for share in (0.0, 1e-4, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0):
         assert simulated(rule, known, share, level) >= allowed
@@ -62,7 +61,7 @@ def test_the_level_is_kept_with_few_and_noisy_subsamples(subsamples: int, part: 
     full = 1 / (n * mu * math.sqrt(1 - part))
     noise = subsamples * (2 / (n * mu)) ** 2 / part
     known = NoisyVariance(1.0, noise, subsamples - 1, 1.0, full**2, 1 / (4 * n))
-    rule = narrowest_width(known, known.most / 3, 0.95)
+    rule = CalibratedWidth.narrowest(known, known.most / 3, 0.95)
     variances = known.most * np.array([0.0, 0.01, 0.1, 0.3, 0.7, 1.0])
     assert np.min(coverage(rule, known, variances, 0.95)) >= 0.95 - TOLERANCE * 0.05
     assert min(simulated(rule, known, each, 0.95) for each in (0.1, 0.5, 1.0)) > 0.945 * RUNS
@@ -85,7 +84,7 @@ def test_no_rule_is_much_narrower(known: NoisyVariance, most: float) -> None:
     presumed = PRESUMED[known]
     at = np.minimum(presumed * np.array(AROUND), known.most)
     oracle = 2 * normal_quantile(0.9) * np.sqrt(known.variance_of_centre(at))
-    rule = narrowest_width(known, presumed, 0.9)
+    rule = CalibratedWidth.narrowest(known, presumed, 0.9)
     found = float(np.mean(mean_width(rule, known, at, 0.9) / oracle))
     bound = least_width(known, at, oracle, 0.9, bins=100)
     assert bound / 1.005 < found < most * bound

@@ -26,8 +26,7 @@ from statpress.mechanisms.marginals.linear_moments import (
 )
 from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, combine
-from statpress.mechanisms.marginals.sample_design import SampleDesign
-from statpress.mechanisms.marginals.weighted_sums import Weights
+from statpress.mechanisms.marginals.weighted_sums import SampleDesign, Weights
 from statpress.tasks.release.combining import fitted
 
 N = 3000

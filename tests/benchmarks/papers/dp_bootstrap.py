@@ -42,7 +42,6 @@ from statpress.mechanisms.estimates.resampling_noise import (
     CalibratedWidth,
     gaussian_goal,
     largest_mu_squared,
-    narrowest_width,
 )
 from statpress.mechanisms.estimates.statistics import Covariance, Mean, Statistic
 from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
@@ -140,7 +139,7 @@ class Setting:
     def rules(self) -> dict[tuple[float, float], CalibratedWidth]:
         """Its half-widths by mu and level, narrowest at a third of the largest variance."""
         return {
-            (mu, level): narrowest_width(split.known, split.known.most / 3, level)
+            (mu, level): CalibratedWidth.narrowest(split.known, split.known.most / 3, level)
             for mu, split in self.splits.items()
             for level in self.levels
         }
