@@ -8,7 +8,8 @@ from geographies import random_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statpress.mechanisms.places import division, reading
+from statpress.mechanisms.places import reading
+from statpress.mechanisms.places.reading import divide
 from statpress.mechanisms.places.tree import Tree
 
 
@@ -78,7 +79,7 @@ def test_a_rounding_by_each_cell_for_itself_is_caught(monkeypatch):
 
 def test_a_rounding_that_forgets_the_totals_is_caught(monkeypatch):
     def forgetful(above, wanted, variances, starts, totals=None):
-        return division.divide(above, wanted, variances, starts)
+        return divide(above, wanted, variances, starts)
 
     rng = np.random.default_rng(2)
     tree = random_tree(rng, 3, 6)
