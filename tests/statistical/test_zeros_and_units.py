@@ -17,7 +17,7 @@ from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
-from statpress.mechanisms.sampling import record_sampler as sampling
+from statpress.mechanisms.tables import bootstrap
 from statpress.mechanisms.tables.bootstrap import Bootstrap, debias, draw_counts
 from statpress.mechanisms.tables.perturbed import LaplaceTable
 from statpress.tasks.release.entropy import SeededRandomness
@@ -67,7 +67,7 @@ def test_draws_follow_the_smoothed_distribution_over_possible_cells(
 ) -> None:
     """With integers of one word and of several, from a list and by rejection."""
     if not listed:
-        monkeypatch.setattr(sampling, "LISTED", 0)
+        monkeypatch.setattr(bootstrap, "LISTED", 0)
     assert DOMAIN.n_possible == 12
     assert p_value(draw_counts(TABLE, kappa, DRAWS, generator()), kappa) > LEVEL
 

@@ -12,7 +12,7 @@ from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import RecordsError
-from statpress.mechanisms.sampling import record_sampler as sampling
+from statpress.mechanisms.tables import bootstrap
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 
@@ -39,7 +39,7 @@ def test_release_has_the_planned_records_inside_the_domain(
 
 @pytest.mark.parametrize("n_cells", [1, 2, 2**22, 2**52])
 def test_chunks_add_up(monkeypatch: pytest.MonkeyPatch, n_cells: int) -> None:
-    monkeypatch.setattr(sampling, "_CHUNK", 64)
+    monkeypatch.setattr(bootstrap, "_CHUNK", 64)
     seen: list[int] = []
     table = table_of({0: 3}, n_cells)
     release = Bootstrap(Fraction(1, 7), 1000).release(table, np.random.default_rng(1), seen.append)
