@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.tasks.pages.blocks import Grid, Section
 from statpress.tasks.pages.numbers import count, measured, share
 
@@ -81,6 +80,8 @@ def coverage(true: ArrayLike, estimates: ArrayLike, errors: ArrayLike) -> Covera
 
     What has a standard error of 0 is known exactly, and has no interval to be counted.
     """
+    from statpress.mechanisms.estimates.fieller import normal_quantile
+
     exact, values, error = np.broadcast_arrays(
         *(np.asarray(array, np.float64) for array in (true, estimates, errors))
     )
