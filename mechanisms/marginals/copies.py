@@ -54,6 +54,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE, copies_at_once
 from statpress.mechanisms.marginals.analyses import numbers_of
+from statpress.mechanisms.marginals.column_shares import one_ways
 from statpress.mechanisms.marginals.denoising import (
     Basis,
     Model,
@@ -62,7 +63,6 @@ from statpress.mechanisms.marginals.denoising import (
     evidence,
     from_independence,
     learnt_bases,
-    one_ways,
     predicted,
     scores_of,
     spread_of,

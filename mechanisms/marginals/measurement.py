@@ -76,10 +76,10 @@ from statpress.mechanisms.marginals.allocation import (
     is_scored,
     towards,
 )
+from statpress.mechanisms.marginals.column_shares import one_ways
 from statpress.mechanisms.marginals.denoising import (
     Model,
     centres,
-    one_ways,
     scores_of,
     strongest_triples,
 )

@@ -22,8 +22,9 @@ import numpy as np
 
 from statpress.mechanisms.errors import QueryError
 from statpress.mechanisms.marginals.analyses import Analyses, Kept
+from statpress.mechanisms.marginals.column_shares import one_way
 from statpress.mechanisms.marginals.copies import Posterior
-from statpress.mechanisms.marginals.denoising import Model, one_way
+from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.linear_moments import CellFunction, Interval, wald
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals, centred
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of

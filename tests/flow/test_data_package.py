@@ -301,7 +301,7 @@ def test_who_asks_for_what_a_table_counts_is_sent_there(bundle: Path) -> None:
     said = "data/counts.parquet, a table of the same release, counts the same columns"
     for found in (
         release.table("grade", "employed"),
-        release.table("grade", where={"employed": "true"}),
+        release.table("grade", where={"employed": "True"}),
         release.share("grade", by="employed"),
     ):
         assert any(said in note for note in found.notes)

@@ -13,7 +13,7 @@ from scipy import stats
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.joint_moments import JointMoments
-from statpress.mechanisms.marginals import denoising
+from statpress.mechanisms.marginals import column_shares
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import NoisySum
 from statpress.mechanisms.mechanism import Target
@@ -68,7 +68,7 @@ def test_the_mean_of_records_is_within_the_interval_of_the_estimate(
 ) -> None:
     """Twin: cells projected without regard to means."""
     assert stats.binom.cdf(within(source, 1.0, 30), 30, ASKED) > LEVEL
-    monkeypatch.setattr(denoising, "_within", lambda shares, *_: shares)
+    monkeypatch.setattr(column_shares, "_within", lambda shares, *_: shares)
     assert stats.binom.cdf(within(source, 1.0, 20), 20, ASKED) < LEVEL
 
 

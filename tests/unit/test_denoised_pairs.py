@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.marginals import denoising, latent_classes, pair_cells
+from statpress.mechanisms.marginals.column_shares import _with_every_category
 from statpress.mechanisms.marginals.denoising import (
     Basis,
     _posterior,
-    _with_every_category,
     predicted,
 )
 from statpress.mechanisms.marginals.fitting import fit_margins, fit_pair, with_margins

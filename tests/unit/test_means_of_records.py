@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from statpress.mechanisms.domain.column import Ranges
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals import denoising
-from statpress.mechanisms.marginals.denoising import _within, ends_of, one_ways
+from statpress.mechanisms.marginals import column_shares
+from statpress.mechanisms.marginals.column_shares import _within, ends_of, one_ways
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
 from statpress.mechanisms.mechanism import Target
@@ -95,7 +95,7 @@ def test_the_mean_of_a_long_tail_is_where_the_unbiased_counts_have_it(
     if k < column.size:
         codes = np.where(np.arange(N) % 7 == 0, column.size - 1, codes)
     release = released(column, codes)
-    numbers = denoising._numbers(column)
+    numbers = column_shares._numbers(column)
     residuals = release.residuals()
     counts = residuals.table((0,))[:k]
     unbiased = float(numbers @ counts / counts.sum())
@@ -108,7 +108,7 @@ def test_the_mean_of_a_long_tail_is_where_the_unbiased_counts_have_it(
         return float((numbers @ shares[:k] / shares[:k].sum() - unbiased) / sd)
 
     assert abs(apart()) <= 1.2  # wider by what a value near the least one leaves to the truth
-    monkeypatch.setattr(denoising, "_of_mean", lambda *_: [])
+    monkeypatch.setattr(column_shares, "_of_mean", lambda *_: [])
     assert apart() > 1.5
 
 
