@@ -243,6 +243,7 @@ def requests_of(
                 share=shares[name],
                 open_share=product.share is None,
                 further=further,
+                accepted=product.accept or (),
             )
 
 

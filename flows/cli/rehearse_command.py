@@ -6,7 +6,6 @@ opened. The noise is that of production.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,6 @@ from statpress.configs.loading import PlannedOrder, Release
 from statpress.flows.cli.options import Json, Overrides, Result, order_of
 from statpress.flows.runner import open_context, run_inside
 from statpress.flows.terminal import Progress
-from statpress.mechanisms.domain.contingency_table import Counted
 from statpress.mechanisms.errors import OutputNotWritableError
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.entries import canonical
@@ -26,13 +24,10 @@ from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
 from statpress.tasks.private_zone.guards import keeping_log, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext, step
 from statpress.tasks.private_zone.workers import Parallel, limited_threads
-from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
-from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
-from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts
-from statpress.tasks.release.made_up import make_up
+from statpress.tasks.release.made_up import count_made_up, draw_made_up, make_up_source
 from statpress.tasks.release.runs import (
     BUILDING,
     REHEARSAL,
@@ -45,8 +40,7 @@ from statpress.tasks.release.runs import (
 )
 from statpress.tasks.release.steps import check_products, postprocess
 from statpress.tasks.release.steps import rehearse as rehearse_bundle
-from statpress.tasks.source.engine import Snapshot, Source
-from statpress.tasks.source.scanning import counted_of, kept_profile, scan_of
+from statpress.tasks.source.engine import Snapshot
 
 FOLDER = "rehearsals"
 """Beside the config, where rehearsals lie unless another folder is named."""
@@ -151,9 +145,9 @@ def _rehearse(context: RunContext, order: PlannedOrder, folder: Path) -> Rehears
         _open_rehearsal(context, release, plan, folder, context.listener.advance) as run,
     ):
         rehearse_bundle(run, release, plan)
-        source = _make_up_source(run, release)
-        counted = _count_made_up(run, release, plan, source)
-        drawn = _draw_made_up(run, plan, counted)
+        source = make_up_source(run, release)
+        counted = count_made_up(run, release, plan, source)
+        drawn = draw_made_up(run, plan, counted)
         products = postprocess(run, plan, drawn)
         _write_rehearsal(run, release, plan, products)
         check_products(run, release, plan, products)
@@ -208,58 +202,6 @@ def _check_plan(release: Release, plan: Plan) -> list[str]:
     """Refuse what a run would refuse of a plan; returns what else a person should know."""
     check_memory(release, plan)
     return check_verdicts(release, plan)
-
-
-@step("make up source")
-def _make_up_source(run: Run, release: Release) -> Source:
-    """Write a source as the config describes it, into a folder that is removed afterwards."""
-    with _making(run.work):
-        return make_up(release, run.work)
-
-
-@contextmanager
-def _making(folder: Path) -> Iterator[None]:
-    reason = ""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the disk fails"
-    if reason:
-        raise OutputNotWritableError(
-            f"The made-up source cannot be written ({reason}).",
-            where=str(folder),
-            next_step="Make room there, or name another folder with the variable TMPDIR.",
-        )
-
-
-@step("count once")
-def _count_made_up(run: Run, release: Release, plan: Plan, source: Source) -> Counted:
-    """Profile and count it as a source is, and judge both by the gates of a run."""
-    key, scan = key_of_choice(), scan_of(source, release, plan, run.work)
-    if plan.gate is None:
-        quality.check_source(run.inspector, release, scan.profile, lambda refused: ())
-    else:
-        quality.check_size(run.inspector, release, scan.profile)
-        kept = kept_profile(source, release, scan, folder=run.work, key=key)
-        noise = generator_of_made_up()
-        quality.check_noisily(run.inspector, release, kept, plan.gate.mechanism, noise)
-    counted = counted_of(source, release, plan, scan, folder=run.work, key=key)
-    for table in counted.joint:
-        quality.check_table(run.inspector, release, table)
-    if counted.coded is not None:
-        quality.check_coded(run.inspector, release, counted.coded)
-    return counted
-
-
-@step("draw records")
-def _draw_made_up(run: Run, plan: Plan, counted: Counted) -> dict[str, Any]:
-    """Run the mechanisms, each with a generator of its own."""
-    return {
-        product.name: product.mechanism.release(
-            private_input(product, counted), generator_of_made_up(), run.advance
-        )
-        for product in plan.products
-    }
 
 
 @step("write bundle")

@@ -169,6 +169,7 @@ class ProductRequest:
     Attributes:
         further: What is published besides, a value of ``Kind.further``; None if that says nothing.
         open_share: Whether the config leaves the share open, so that others may serve better.
+        accepted: Verdicts that the config accepts.
     """
 
     name: str
@@ -179,6 +180,7 @@ class ProductRequest:
     share: Decimal
     further: Any = None
     open_share: bool = False
+    accepted: tuple[str, ...] = ()
 
 
 def calibrated(mechanism: type[Mechanism], knobs: Any, target: Target) -> Mechanism:

@@ -12,10 +12,11 @@ of the curves. There the errors are looked at again, until none has moved. The o
 decides nothing.
 
 **What no product falls below.** The part that its parameters need; the part at which it becomes
-mostly noise or mostly independent; a thousandth. Of those that are so with an equal share as many
-are spared it as fit besides, first whichever needs least: a small gain of many small tables would
-else outweigh records of which nothing is left. A product whose error does not fall with its part
-gets no more than it needs, and one whose error is not known an equal share.
+mostly noise or mostly independent; a thousandth. Of those that are so with an equal share, without
+the config accepting it, as many are spared it as fit besides, first whichever needs least: a small
+gain of many small tables would else outweigh records of which nothing is left. A product whose
+error does not fall with its part gets no more than it needs, and one whose error is not known an
+equal share.
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ class _Curve:
             self.least = min(_SPARE * high, whole)
         elif low and not enough(low):
             self.least = high
-        if least < _READABLE <= self.rank(whole):
+        accepted = self.seen[equal].intersection(self.request.accepted)
+        if least < _READABLE <= self.rank(whole) and not accepted:
             least = _READABLE
             self.wished = min(_SPARE * _narrowed(equal, whole, whole, enough)[1], whole)
 

@@ -19,8 +19,9 @@ the move changes every distance by as much as it can, twice the unit's records.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,17 +34,76 @@ from statpress.configs.loading import Release
 from statpress.configs.tables import LINKED_KIND, Tables
 from statpress.mechanisms.domain.column import Codes
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Slot
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
 from statpress.mechanisms.domain.domain import Adjacency, Domain
-from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.planning.plan import PlannedProduct
+from statpress.mechanisms.errors import ConfigError, OutputNotWritableError
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.sampling.randomness import NoNoise
+from statpress.tasks.private_zone.run_context import step
+from statpress.tasks.products.product_kind import private_input
+from statpress.tasks.release import quality_gates as quality
+from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
+from statpress.tasks.release.runs import Run
 from statpress.tasks.source.aggregates import Units, units_of
+from statpress.tasks.source.engine import Source
 from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.linked import LinkedSource, joined
+from statpress.tasks.source.scanning import counted_of, kept_profile, scan_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@step("make up source")
+def make_up_source(run: Run, release: Release) -> Source:
+    """Write a source as the config describes it, into a folder that is removed afterwards."""
+    with _making(run.work):
+        return make_up(release, run.work)
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[None]:
+    reason = ""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason:
+        raise OutputNotWritableError(
+            f"The made-up source cannot be written ({reason}).",
+            where=str(folder),
+            next_step="Make room there, or name another folder with the variable TMPDIR.",
+        )
+
+
+@step("count once")
+def count_made_up(run: Run, release: Release, plan: Plan, source: Source) -> Counted:
+    """Profile and count it as a source is, and judge both by the gates of a run."""
+    key, scan = key_of_choice(), scan_of(source, release, plan, run.work)
+    if plan.gate is None:
+        quality.check_source(run.inspector, release, scan.profile, lambda refused: ())
+    else:
+        quality.check_size(run.inspector, release, scan.profile)
+        kept = kept_profile(source, release, scan, folder=run.work, key=key)
+        noise = generator_of_made_up()
+        quality.check_noisily(run.inspector, release, kept, plan.gate.mechanism, noise)
+    counted = counted_of(source, release, plan, scan, folder=run.work, key=key)
+    for table in counted.joint:
+        quality.check_table(run.inspector, release, table)
+    if counted.coded is not None:
+        quality.check_coded(run.inspector, release, counted.coded)
+    return counted
+
+
+@step("draw records")
+def draw_made_up(run: Run, plan: Plan, counted: Counted) -> dict[str, Any]:
+    """Run the mechanisms, each with a generator of its own."""
+    return {
+        product.name: product.mechanism.release(
+            private_input(product, counted), generator_of_made_up(), run.advance
+        )
+        for product in plan.products
+    }
 
 
 def make_up(release: Release, folder: Path) -> FileSource | LinkedSource:

@@ -17,7 +17,7 @@ from victims import InProcess
 
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
-from statpress.flows.cli import app, rehearse_command
+from statpress.flows.cli import app
 from statpress.flows.cli.rehearse_command import run_rehearsal
 from statpress.mechanisms.errors import (
     ConfigError,
@@ -29,6 +29,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.release import made_up
 from statpress.tasks.release.made_up import make_up
 
 CONFIG = """
@@ -211,7 +212,7 @@ def test_the_detail_of_what_fails_stays_where_the_message_says(
     def fail(*_: object) -> Callable[[], None]:
         raise ValueError("what went wrong")
 
-    monkeypatch.setattr(rehearse_command, "make_up", fail)
+    monkeypatch.setattr(made_up, "make_up", fail)
     with pytest.raises(InternalError) as caught:
         rehearsed(folder)
     (log,) = (folder / "temporary").iterdir()

@@ -198,6 +198,17 @@ def test_a_product_is_spared_what_equal_shares_would_leave_of_it(tmp_path: Path)
     assert nearly is not None and verdict(nearly.products[0]).name == "mostly_noise"
 
 
+def test_what_is_accepted_is_not_spared(tmp_path: Path) -> None:
+    """So what a run could release before is planned as it was."""
+    POOL["accepted"] = f"{POOL['wide']}, accept: mostly_noise"
+    try:
+        plan = release(tmp_path, ("accepted", "sexes", "plain", "count"), records=2_000).plan()
+    finally:
+        del POOL["accepted"]
+    assert plan.division is not None and not plan.division.spared
+    assert verdict(plan.products[0]).name == "mostly_noise"
+
+
 def test_what_cannot_be_spared_takes_nothing_from_the_others(tmp_path: Path) -> None:
     """Not even all that is open would do for it."""
     plan = release(tmp_path, ("wide", "sexes", "plain", "count"), records=500).plan()
