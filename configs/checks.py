@@ -115,6 +115,8 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
                 next_step="Remove the key, or name one of these mechanisms if it serves this kind.",
             )
         hint = nearest(key, _known_keys(detail["loc"]))
+        if keys[0] == "privacy" and key in UnitColumn.model_fields:
+            hint = f" It belongs into privacy.unit: {{column: ..., {key}: ...}}."
         return UnknownKeyError(f"There is no key '{key}' here.{hint}", where=where)
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)

@@ -71,6 +71,7 @@ def outcome_report(outcome: Outcome, left: tuple[Loss | None, str | None]) -> st
         lines.append("  NOT PUBLISHABLE: drawn from a known seed")
     if prepared:
         lines.append(f"  It waits for its approval: statpress approve {outcome.run_id} --key FILE")
+        lines.append("  (or --by NAME, where the ledger allows unsigned decisions)")
     return "\n".join([*lines, *upload_lines(outcome.uploads)])
 
 

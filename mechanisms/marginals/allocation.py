@@ -325,7 +325,7 @@ class ExpectedMarginals:
             kept = (
                 f"Cramér's V {self.least_association:.2g}" if self.least_association < 1 else "none"
             )
-            yield "weakest relation that the records keep", kept
+            yield "weakest relation of which the records keep half", kept
             yield "the same, of a straight line", f"a slope of {self.least_slope:.2g} sd"
         yield "sd of a measured count, average", f"{self.cell_sd_average:,.1f} records"
         yield "budget for tables of one column", f"{self.one_way_share:.1%}"

@@ -410,7 +410,7 @@ def judge(kind: Kind, mechanism: Mechanism, error: Any, target: Target) -> Verdi
     if least is not None and least > TYPICAL_ASSOCIATION:
         return Verdict(
             name="mostly_independent",
-            figure="weakest relation that the records keep, as Cramér's V,",
+            figure="weakest relation of which the records keep half, as Cramér's V,",
             value=least,
             threshold=TYPICAL_ASSOCIATION,
         )

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from statpress.tasks.pages.rendering import escaped, markdown
+from statpress.tasks.products.copied_records import OF_UNITS
 
 USAGE = "## How to use this release"
 
@@ -112,7 +113,7 @@ LANGUAGES = {
 }
 
 
-def usage_section(package: Mapping[str, Any]) -> str:
+def usage_section(package: Mapping[str, Any], *, of_units: bool) -> str:
     """The section as Markdown, which ends with a line break; empty where no file is a table."""
     files: dict[str, dict[str, Mapping[str, Any]]] = {}
     for resource in package["resources"]:
@@ -137,7 +138,8 @@ def usage_section(package: Mapping[str, Any]) -> str:
         lines = [language.line.format(name=name, read=read)]
         lines += [language.asked.format(asked=opened)] if asked and language.asked else []
         copies = files.get(f"{main}_copies", {})
-        if copies.keys() & language.reads.keys() and language.copied:
+        alone = of_units and title != "Python"  # it would take records of one unit as unrelated
+        if copies.keys() & language.reads.keys() and language.copied and not alone:
             read, resource = _reading(language, copies)
             *_, record, copy = (field["name"] for field in resource["schema"]["fields"])
             code = language.copied[resource["format"]]
@@ -210,7 +212,11 @@ def with_publication(text: str, package: Mapping[str, Any]) -> str:
     """A README with its sections of use and publication, in place of those that it may have."""
     for heading in (USAGE, HEADING):
         text, _, _ = text.partition(f"\n{heading}\n")
-    sections = (text, usage_section(package), publication_section(package))
+    sections = (
+        text,
+        usage_section(package, of_units=OF_UNITS in text),
+        publication_section(package),
+    )
     return "\n\n".join(each.rstrip() for each in sections if each) + "\n"
 
 

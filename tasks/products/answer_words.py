@@ -50,14 +50,19 @@ def _guess(pairs: Sequence[str] | None) -> str:
     Args:
         pairs: Those that were not measured, if it is known which columns the question is of.
     """
+    towards = (
+        "Copies draw relations towards none, also those that were measured: a strong one may lie "
+        "far outside its interval, and where the noisy tables answer, ask these."
+    )
     if pairs is None:
-        return "How columns are related that were not measured together is a guess."
+        return f"{towards} How columns are related that were not measured together is a guess."
     if not pairs:
-        return "What three or more columns have in common beyond their pairs is mostly a guess."
+        beyond = "What three or more columns have in common beyond their pairs is mostly a guess"
+        return f"{towards} {beyond}, unless a table of them was measured, which answers then."
     more = f"; and {len(pairs) - _FEW} more" if len(pairs) > _FEW else ""
     return (
-        "These were not measured together, and how they are related is a guess: "
-        f"{'; '.join(pairs[:_FEW])}{more}."
+        f"{towards} These were not measured together, and how they are related is a guess, near to "
+        f"not at all: {'; '.join(pairs[:_FEW])}{more}."
     )
 
 
@@ -84,7 +89,8 @@ def caveats(facts: Mapping[str, Any]) -> list[str]:
             "Intervals hold as far as columns drifted between the releases as the prior's model "
             "supposes; those without the prior hold whatever it said."
         )
-    if copied:
+    asked = {name for key in ("columns", "where", "statistic_of") for name in facts.get(key, ())}
+    if copied and len(asked) != 1:
         notes.append(_guess(facts.get("guessed")))
     if "weighted_by" in facts:
         notes.append(

@@ -23,17 +23,43 @@ _BLANK_COPY = (
 )
 _RECORD = ("integer", "The number of the record in its set, from 1; no two sets share a record.")
 
-NOTE = (
-    "**Copies of records.** Intervals that are computed from one set of synthetic records as if "
-    "they were the confidential ones are too short, often by far: they leave out the noise. "
-    "Compute a figure and its variance on each of the M copies. The estimate is the mean of the M "
-    "figures; its variance is T = W + (1 + 1/M) B, with W the mean of the M variances and B the "
-    "variance of the M figures (Rubin 1987). An interval is the estimate ± t √T, with Student's t "
-    "of (M − 1)(T / ((1 + 1/M) B))² degrees of freedom. For a figure of the confidential records "
-    "themselves, not of a population, leave W out, with M − 1 degrees of freedom. What was not "
-    "measured differs between copies as much as it may differ in truth."
-)
-"""For the README of a bundle."""
+OF_UNITS = "no copy says which of its records are of one unit"
+"""Where units may have several records a README says so, and has no code that takes them apart."""
+
+
+def note(unit_records: int) -> str:
+    """What the README of a bundle says of copies.
+
+    Args:
+        unit_records: How many records of a unit may be in them.
+    """
+    first = (
+        "**Copies of records.** Intervals that are computed from one set of synthetic records as "
+        "if they were the confidential ones are too short, often by far: they leave out the noise. "
+    )
+    last = (
+        " Copies draw relations towards none, those of two numbers most, and guess what was not "
+        "measured: a strong relation may lie far outside such an interval. Where the noisy tables "
+        "answer, take theirs."
+    )
+    if unit_records > 1:
+        return (
+            f"{first}Compute a figure on each of the M copies. The estimate is the mean of the M "
+            "figures, and an interval for the figure of the confidential records is the estimate "
+            "± t √((1 + 1/M) B), with B the variance of the M figures and Student's t of M − 1 "
+            f"degrees of freedom. A unit may have several records, and {OF_UNITS}: so there is no "
+            "interval for a population, and the variance that a program states of one copy, as "
+            f"`MIcombine` and `mi estimate` add it (Rubin 1987), is not that of units.{last}"
+        )
+    return (
+        f"{first}Compute a figure and its variance on each of the M copies. The estimate is the "
+        "mean of the M figures; its variance is T = W + (1 + 1/M) B, with W the mean of the M "
+        "variances and B the variance of the M figures (Rubin 1987). An interval is the estimate "
+        "± t √T, with Student's t of (M − 1)(T / ((1 + 1/M) B))² degrees of freedom. For a figure "
+        "of the confidential records themselves, not of a population, leave W out, with M − 1 "
+        f"degrees of freedom.{last}"
+    )
+
 
 Batches = Callable[[int], Iterator[list[Any]]]
 """The columns of the records of a copy, by its number, from 1."""

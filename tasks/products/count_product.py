@@ -39,7 +39,7 @@ from statpress.tasks.bundle.rows import Rows, cell_rows, read_records, record_ro
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
 from statpress.tasks.products.band_files import band_blocks, band_tables, stem_of
-from statpress.tasks.products.copied_records import NOTE, Batches, advice, copies_table, from_copies
+from statpress.tasks.products.copied_records import Batches, advice, copies_table, from_copies, note
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,
@@ -582,7 +582,7 @@ class Microdata(CountsProduct):
         notes = self.notes(product)
         if number := _copies(product.mechanism):
             item += advice(product.name, number)
-            notes |= {"copies of records": NOTE}
+            notes |= {"copies of records": note(plan.privacy.unit_records)}
         return ReaderWords(item, notes)
 
     def part(

@@ -25,7 +25,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.file_formats import read_batches, read_rows, written_file
 from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Grid, Prose, Section
-from statpress.tasks.products.copied_records import COPY, NOTE, free_name
+from statpress.tasks.products.copied_records import COPY, free_name, note
 from statpress.tasks.products.marginal_product import (
     DerivedMicrodata,
     MarginalMicrodata,
@@ -151,7 +151,7 @@ class LinkedRecords(MarginalMicrodata):
                 f"`{name}_households_copies` and `{name}_persons_copies`, and combine the results "
                 "as below."
             )
-            notes = {"copies of records": f"{NOTE} {_COPIES}", **notes}
+            notes = {"copies of records": f"{note(1)} {_COPIES}", **notes}
         return ReaderWords(item + own, {"linked records": _LINKED} | notes)
 
     def part(

@@ -44,12 +44,12 @@ from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.products import distributions
 from statpress.tasks.products.copied_records import (
-    NOTE,
     Batches,
     advice,
     copies_table,
     free_name,
     from_copies,
+    note,
 )
 from statpress.tasks.products.count_errors import (
     EXPLAINED,
@@ -321,8 +321,8 @@ def too_short_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         " Intervals computed from one set of these records as if they were real are too short, in "
-        f"the median {' and '.join(told)}: take them from the noisy tables, or from "
-        "the copies where the tables do not answer."
+        f"the median {' and '.join(told)}: take them from the noisy tables, or, "
+        "where these do not answer, from the copies, which understate strong relations."
     )
 
 
@@ -691,7 +691,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         item, notes = item + own, notes | weighted
         if copies := product.mechanism.copies:
             item += advice(name, copies)
-            notes["copies of records"] = NOTE
+            notes["copies of records"] = note(plan.privacy.unit_records)
             if _fewer(product):
                 item += (
                     " Copies are not written for Stata and SPSS, whose commands do not scale W by "

@@ -53,6 +53,11 @@ MIDDLES = (
     "Numbers are the middles of their cells, as they are published, and no interval allows for "
     "what that hides."
 )
+_ANY = (
+    "Nothing is known of a correlation from -1 to 1, whatever its estimate: the noise hides how "
+    "much one of the columns varies. 'statpress regress' may still tell by how much one rises with "
+    "the other."
+)
 _NUMBERS = f"{MIDDLES} Records without a number do not count."
 _EVENLY = (
     "Numbers count as evenly spread over their cells, and no interval allows for what that hides; "
@@ -315,7 +320,7 @@ class Measured:
         """What else may know of columns that were not measured together."""
         ways = []
         if self._has_copies:
-            ways.append("the copies (--copies), which take what is not known as uncertain")
+            ways.append("the copies (--copies), which guess it, near to unrelated")
         if self.stated.get("prior") and not isinstance(self, WithPrior):
             ways.append("the tables with the earlier release (--with-prior)")
         return f" Or ask {', or '.join(ways)}." if ways else ""
@@ -608,6 +613,7 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
             next_step="Use fewer columns, or conditions on them.",
         )
     of_counts, sample = question.statistic == "count", analyses.sample
+    correlated = question.statistic == "correlation"
     cells = []
     with measured.told(names, weighted=question.weight):
         for values, figure in _figures(domain, analyses, question, allowed, every):
@@ -624,6 +630,8 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         name in cell["values"] for cell in cells for name in question.of
     )
     notes = [] if of_counts or shares else [_NUMBERS]
+    if any(cell["lower"] <= -1 and cell["upper"] >= 1 for cell in cells if correlated):
+        notes.append(_ANY)
     if of_counts or question.statistic == "share":
         notes += measured.beside(names)
     if question.statistic == "quantile":

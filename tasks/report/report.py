@@ -131,7 +131,7 @@ _EXPECTED: Mapping[str, tuple[str, str]] = {
         "Of records in which no column says anything of another.",
     ),
     "least_association": (
-        "weakest relation that the records keep, as Cramér's V",
+        "weakest relation of which the records keep half, as Cramér's V",
         "Of three pairs in five; weaker ones are mostly lost.",
     ),
     "least_slope": (

@@ -70,12 +70,15 @@ def said(**facts: object) -> str:
 
 def test_an_answer_on_copies_names_the_pairs_that_were_not_measured() -> None:
     pairs = [f"a and {other}" for other in "bcdefgh"]
-    assert "not measured together, and how they are related is a guess: a and b." in said(
-        guessed=pairs[:1]
+    assert (
+        "not measured together, and how they are related is a guess, near to not at all: a and b."
+        in said(guessed=pairs[:1])
     )
     assert "a and f; and 2 more." in said(guessed=pairs)
     assert "beyond their pairs is mostly a guess" in said(guessed=[])
     assert "How columns are related that were not measured together is a guess." in said()
+    assert "Copies draw relations towards none" in said(guessed=[])
+    assert "Copies draw" not in said(guessed=[], columns=["a"], where={}, statistic_of=["a"])
 
 
 def test_a_set_of_both_sides_of_nought_is_said_to_be_one() -> None:
