@@ -513,7 +513,7 @@ def _fraction(fraction: float) -> str:
 
 def _p_value(p: float) -> str:
     """A p-value, which is never 0."""
-    return _fraction(max(p, 1e-300))
+    return "–" if math.isnan(p) else _fraction(max(p, 1e-300))
 
 
 def _figure(figure: float, of_sum: bool) -> str:

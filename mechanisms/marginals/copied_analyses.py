@@ -94,9 +94,8 @@ class CopiedAnalyses(Analyses):
         scale: Confidential records for each record of a copy.
 
     Raises:
-        QueryError: By its methods: a column has no numbers, a copy has too few records for the
-            figure, or a population is asked for where units may have several records and are not
-            households with persons.
+        QueryError: By its methods: a column has no numbers, or a population is asked for where
+            units may have several records and are not households with persons.
     """
 
     copies: Sequence[Copy]
@@ -205,16 +204,14 @@ class CopiedAnalyses(Analyses):
         return scale * float(parts.sum()), scale**2 * own.variance(parts)
 
     def _combined(self, of_copy: Callable[[Copy], tuple[float, float]]) -> Interval:
+        """By Rubin's rule; without an estimate where a copy has too few records."""
         several = self.sample and (self.sample.unit_records > 1 or self.sample.absent)
         of_households = self.copies[0].household is not None
         if several and not of_households:
             raise no_population_of_copies()
         figures, variances = zip(*map(of_copy, self.copies), strict=True)
         if not np.isfinite([*figures, *variances]).all():
-            raise QueryError(
-                "A copy has too few records for this figure.",
-                next_step="Ask for larger groups, or leave this one out with a condition.",
-            )
+            return Interval(math.nan, math.nan, -math.inf, math.inf, by="Rubin")
         freedom = max(each.design.freedom for each in self.copies)
         made = combined(
             figures,

@@ -9,6 +9,7 @@ import datetime
 import difflib
 import itertools
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -630,6 +631,14 @@ def answer(measured: Measured, question: Question) -> dict[str, Any]:
         name in cell["values"] for cell in cells for name in question.of
     )
     notes = [] if of_counts or shares else [_NUMBERS]
+    unknown = [math.isnan(cell["estimate"]) for cell in cells]
+    if cells and all(unknown):
+        raise QueryError(
+            "A copy has too few records for this figure.",
+            next_step="Ask for larger groups, or with fewer conditions.",
+        )
+    if any(unknown):
+        notes.append("Where no estimate stands, a copy has too few records of the group.")
     if any(cell["lower"] <= -1 and cell["upper"] >= 1 for cell in cells if correlated):
         notes.append(_ANY)
     if of_counts or question.statistic == "share":
@@ -666,13 +675,7 @@ def _figures(
         for cell in itertools.product(*every.values()):
             values = dict(zip(every, cell, strict=True))
             where = {**allowed, **{name: [code] for name, code in values.items()}}
-            try:
-                found = figure(analyses, question, where)
-            except QueryError as error:  # of a group that has too few records
-                named = [f"{name} = {named_cells(domain[name])[c]}" for name, c in values.items()]
-                error.where = error.where or ", ".join(named)
-                raise
-            yield values, found
+            yield values, figure(analyses, question, where)
         return
     if len(every) != 1:
         raise QueryError(

@@ -30,6 +30,7 @@ from survey import survey
 import statpress
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import BundleVerificationError, NotMeasuredError, QueryError
+from statpress.mechanisms.marginals.copied_analyses import CopiedAnalyses
 from statpress.tasks.bundle.manifest import seal
 from statpress.tasks.release.answers import chart
 from statpress.tasks.release.opened import Release
@@ -348,6 +349,26 @@ def test_a_regression_on_copies_is_combined_by_rubin(
         release.regress(formula)
     with pytest.raises(QueryError, match="cannot be told apart"):
         release.on_copies.regress("prestige ~ educ + I(2 * educ)")
+
+
+def test_a_group_of_which_a_copy_has_too_few_records_leaves_the_others_their_answer(
+    bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = CopiedAnalyses.mean
+
+    def of_some(self: CopiedAnalyses, name: str, where: Any) -> Any:
+        few = where["region"] == [0] or where.get("female") == [0]
+        return honest(self, name, where | ({"happy": []} if few else {}))
+
+    monkeypatch.setattr(CopiedAnalyses, "mean", of_some)
+    found = statpress.open(bundle).on_copies.mean("educ", by="region")
+    assert found.frame()["estimate"].isna().tolist() == [True, *[False] * 8]
+    assert "Where no estimate stands, a copy has too few records of the group." in found.notes
+    words = ("query", str(bundle), "--mean=educ", "--by=region", "--copies")
+    assert "–" in run(capsys, *words)
+    assert json.loads(run(capsys, *words, "--json"))["cells"][0]["estimate"] is None
+    with pytest.raises(QueryError, match="too few records"):
+        statpress.open(bundle).on_copies.mean("educ", by="region", where={"female": 0})
 
 
 def test_questions_are_answered_on_copies(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:

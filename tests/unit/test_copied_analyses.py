@@ -121,8 +121,7 @@ def test_what_copies_cannot_tell_is_refused() -> None:
     to = asked(population=False)
     with pytest.raises(QueryError, match="Quantiles"):
         to.quantile("pay", 0.5, {})
-    with pytest.raises(QueryError, match="too few records"):
-        to.mean("pay", {"sex": []})
+    assert math.isnan(to.mean("pay", {"sex": []}).value)
     with pytest.raises(QueryError, match="has no numbers"):
         to.mean("sex", {})
     with pytest.raises(QueryError, match="several records"):
