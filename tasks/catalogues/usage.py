@@ -113,8 +113,13 @@ LANGUAGES = {
 }
 
 
-def usage_section(package: Mapping[str, Any], *, of_units: bool) -> str:
-    """The section as Markdown, which ends with a line break; empty where no file is a table."""
+def usage_section(package: Mapping[str, Any], *, of_units: bool = False) -> str:
+    """The section as Markdown, which ends with a line break; empty where no file is a table.
+
+    Args:
+        package: Of the bundle.
+        of_units: Whether a unit may have several records, which copies do not tell apart.
+    """
     files: dict[str, dict[str, Mapping[str, Any]]] = {}
     for resource in package["resources"]:
         if "schema" in resource:
