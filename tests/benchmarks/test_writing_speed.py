@@ -31,7 +31,7 @@ from randomgen import AESCounter
 from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.sampling.record_sampler import draw_counts
+from statpress.mechanisms.tables.bootstrap import draw_counts
 from statpress.tasks.bundle.rows import code_rows, record_rows, write_rows
 
 KIND, FOLDER, FORMATS = sys.argv[1], Path(sys.argv[2]), sys.argv[5:]
