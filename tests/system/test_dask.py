@@ -98,13 +98,7 @@ def test_a_cluster_that_is_not_there_is_an_error_before_the_charge(quick: Any) -
     assert kinds(quick) == ["register"]
 
 
-@pytest.mark.parametrize(
-    "left",
-    [
-        pytest.param(1, id="another worker is left"),
-        pytest.param(0, id="no worker is left", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.parametrize("left", [1, 0], ids=["another worker is left", "no worker is left"])
 def test_a_killed_worker_ends_the_run_which_stays_charged(
     cluster: DaskCluster, quick: Any, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
