@@ -199,7 +199,7 @@ def test_a_product_is_spared_what_equal_shares_would_leave_of_it(tmp_path: Path)
 
 
 def test_what_is_accepted_is_not_spared(tmp_path: Path) -> None:
-    """So what a run could release before is planned as it was."""
+    """So a config that a run released in spite of it is planned as it was."""
     POOL["accepted"] = f"{POOL['wide']}, accept: mostly_noise"
     try:
         plan = release(tmp_path, ("accepted", "sexes", "plain", "count"), records=2_000).plan()
