@@ -31,17 +31,13 @@ from statpress.flows.release import press
 from statpress.flows.release import publish as publish_approved
 from statpress.flows.runner import open_context, plain_context, run_due, run_inside
 from statpress.mechanisms.errors import (
-    ApprovalError,
     ConfigError,
-    LedgerError,
     LedgerIntegrityError,
     PeriodError,
     StatpressError,
     UploadError,
 )
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.ledger.entries import read_public_key
-from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.orchestration.monitoring import (
     name_schedule,
     show_rejection,
@@ -55,10 +51,10 @@ from statpress.tasks.orchestration.server import (
     rejected,
 )
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.guards import CuratorLog, as_text
+from statpress.tasks.private_zone.guards import as_text
 from statpress.tasks.private_zone.run_context import RunContext, step
-from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
-from statpress.tasks.release.review import Prepared, decide
+from statpress.tasks.release.ledger_check import confirm_ledger
+from statpress.tasks.release.review import Prepared, check_unsigned, is_prepared, record_unsigned
 from statpress.tasks.release.runs import Outcome
 from statpress.tasks.release.series_periods import Due
 from statpress.tasks.release.steps import read_config
@@ -140,39 +136,6 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
         confirm_installation(context)
 
     run_inside(context, checked)
-
-
-@step("verify ledger")
-def confirm_ledger(
-    home: Home,
-    log: CuratorLog,
-    public_key: str | None = None,
-    head: str | None = None,
-    *,
-    after: str = "",
-) -> None:
-    """Verify the ledger and write the result only to the curator log; the error is always one.
-
-    Args:
-        home: Where the ledger lies.
-        log: Takes the result.
-        public_key: Path of a trusted key.
-        head: A hash kept elsewhere that the chain must hold.
-        after: What was done before and stands, for the error.
-    """
-    try:
-        trusted = [read_public_key(Path(public_key))] if public_key else []
-        verified = verify_ledger(home, head=head, trusted=trusted)
-        log.write(f"The ledger holds: {verified.entries} entries, head {verified.head}.")
-        if not verified.database_checked:
-            log.write(DATABASE_NOT_CHECKED)
-        return
-    except StatpressError as error:
-        log.write(f"{error.kind}: {error}")
-    raise LedgerError(
-        f"The ledger could not be verified.{after}",
-        next_step=f"The curator finds why in the curator log {log.run_id}.log.",
-    )
 
 
 def _schedule_state(released: Sequence[str], due: Due) -> State[str]:
@@ -479,34 +442,6 @@ def form_text(found: Prepared) -> str:
         f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
         " Its budget is spent, whatever is decided. A rejection is final."
     )
-
-
-@step("check review")
-def check_unsigned(home: Home, dataset: str) -> None:
-    """Raise unless decisions without a signature count for a dataset."""
-    with open_ledger(home) as ledger:
-        account = ledger.account(dataset)
-    if not account.unsigned:
-        raise ApprovalError(
-            "Releases of this dataset are decided by signature alone, not by a form.",
-            where=f"dataset {dataset!r}",
-            next_step="Use the deployment without a form, and 'statpress approve'.",
-        )
-
-
-@step("find prepared bundle")
-def is_prepared(home: Home, run_id: str) -> bool:
-    """Whether a run has prepared its bundle, also if that was decided about since."""
-    with open_ledger(home) as ledger:
-        charge = ledger.state().charges.get(run_id)
-    return charge is not None and charge.preparation is not None
-
-
-@step("record decision")
-def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: str) -> Status:
-    """Record what a person wrote into a form; nobody vouches for who they are."""
-    decide(home, run_id, decision, reason=reason, by=by)
-    return Status.APPROVED if decision == "approve" else Status.REJECTED
 
 
 def from_scalars(values: Mapping[str, str | int | float | bool]) -> tuple[Override, ...]:

@@ -6,9 +6,7 @@ opened. The noise is that of production.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,52 +15,25 @@ from statpress.configs.loading import PlannedOrder, Release
 from statpress.flows.cli.options import Json, Overrides, Result, order_of
 from statpress.flows.runner import open_context, run_inside
 from statpress.flows.terminal import Progress
-from statpress.mechanisms.errors import OutputNotWritableError
-from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.ledger.entries import canonical
-from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
+from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import keeping_log, new_run_id
-from statpress.tasks.private_zone.run_context import Listener, RunContext, step
+from statpress.tasks.private_zone.run_context import Listener, RunContext
 from statpress.tasks.private_zone.workers import Parallel, limited_threads
-from statpress.tasks.release import build as bundle
-from statpress.tasks.release.build import Released
-from statpress.tasks.release.foreseen import check_memory, check_verdicts
-from statpress.tasks.release.made_up import count_made_up, draw_made_up, make_up_source
-from statpress.tasks.release.runs import (
-    BUILDING,
-    REHEARSAL,
-    Run,
-    check_space,
-    make_directory,
-    publish_folder,
-    stamped_name,
-    writing,
+from statpress.tasks.release.made_up import (
+    Rehearsed,
+    check_plan,
+    count_made_up,
+    draw_made_up,
+    make_up_source,
+    seal_rehearsal,
+    write_rehearsal,
 )
+from statpress.tasks.release.runs import REHEARSAL, open_rehearsal
 from statpress.tasks.release.steps import check_products, postprocess
 from statpress.tasks.release.steps import rehearse as rehearse_bundle
-from statpress.tasks.source.engine import Snapshot
 
 FOLDER = "rehearsals"
 """Beside the config, where rehearsals lie unless another folder is named."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rehearsed:
-    """What a rehearsal leaves behind; public.
-
-    Attributes:
-        run_id: Its id, which no ledger knows.
-        dataset: The account that a run would charge.
-        bundle: Where it lies.
-        epsilon: What a run would be charged, as decimal text.
-        delta: What a run would be charged.
-    """
-
-    run_id: str
-    dataset: str
-    bundle: Path
-    epsilon: str
-    delta: str
 
 
 def rehearse(
@@ -138,55 +109,20 @@ def run_rehearsal(order: PlannedOrder, directory: Path | None, listener: Listene
 
 def _rehearse(context: RunContext, order: PlannedOrder, folder: Path) -> Rehearsed:
     release, plan = _marked(order.release), order.plan
-    for text in _check_plan(release, plan):
+    for text in check_plan(release, plan):
         context.notify(text)
     with (
         limited_threads(release.config.resources.threads),
-        _open_rehearsal(context, release, plan, folder, context.listener.advance) as run,
+        open_rehearsal(context, release, plan, folder, context.listener.advance) as run,
     ):
         rehearse_bundle(run, release, plan)
         source = make_up_source(run, release)
         counted = count_made_up(run, release, plan, source)
         drawn = draw_made_up(run, plan, counted)
         products = postprocess(run, plan, drawn)
-        _write_rehearsal(run, release, plan, products)
+        write_rehearsal(run, release, plan, products)
         check_products(run, release, plan, products)
-        return _seal_rehearsal(run, release, plan)
-
-
-@contextmanager
-def _open_rehearsal(
-    context: RunContext,
-    release: Release,
-    plan: Plan,
-    directory: Path,
-    advance: Callable[[int], None],
-) -> Iterator[Run]:
-    """Claim the places of a rehearsal, whose bundle never lies where releases do."""
-    home, run_id = context.home, context.run_id
-    publishing, real = release.located(release.config.publish.directory), directory.resolve()
-    if publishing.resolve() in (real, *real.parents):
-        raise OutputNotWritableError(
-            "A rehearsal does not go into the publishing directory.",
-            where=str(directory),
-            next_step="Name another folder with --directory.",
-        )
-    with claims() as claim:
-        work = claim(home.folder("work") / run_id)
-        make_directory(directory, home)
-        remove_abandoned(directory, BUILDING)
-        check_space(directory, work, plan, len(release.config.publish.formats))
-        yield Run(
-            context=context,
-            reviewed=False,
-            insecure_seed=None,
-            work=work,
-            building=claim(directory / f"{BUILDING}{run_id}"),
-            target=directory / f"{stamped_name(release, run_id)}-NOT-PUBLISHABLE",
-            advance=advance,
-            snapshot=Snapshot(work),
-            rehearsal=True,
-        )
+        return seal_rehearsal(run, release, plan)
 
 
 def _marked(release: Release) -> Release:
@@ -195,32 +131,3 @@ def _marked(release: Release) -> Release:
     about = config.about.model_copy(update={"identifier": None})
     title = f"REHEARSAL, NOT PUBLISHABLE: {config.title}"
     return replace(release, config=config.model_copy(update={"title": title, "about": about}))
-
-
-@step("check plan")
-def _check_plan(release: Release, plan: Plan) -> list[str]:
-    """Refuse what a run would refuse of a plan; returns what else a person should know."""
-    check_memory(release, plan)
-    return check_verdicts(release, plan)
-
-
-@step("write bundle")
-def _write_rehearsal(run: Run, release: Release, plan: Plan, products: Released) -> None:
-    """Write all that a bundle has, without a charge."""
-    with writing(run, charged=False):
-        bundle.write_bundle(run, release, plan, None, {}, products)
-
-
-@step("seal rehearsal")
-def _seal_rehearsal(run: Run, release: Release, plan: Plan) -> Rehearsed:
-    """Seal it as what it is, unsigned, and move it into place."""
-    with writing(run, charged=False):
-        bundle.seal_bundle(run, release, None)
-        place = publish_folder(run.building, run.target, run.run_id)
-    return Rehearsed(
-        run_id=run.run_id,
-        dataset=release.config.dataset,
-        bundle=place,
-        epsilon=canonical(plan.epsilon),
-        delta=canonical(plan.delta),
-    )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.estimates.exact_values import Coverage, coverage, total_variation
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.tables.count_tables import TableMechanism
 from statpress.tasks.pages.blocks import Bars, Block, Chart, Gallery, Grid, HeatMap, Prose, Section
@@ -28,14 +29,11 @@ from statpress.tasks.products.published_counts import EstimatedTable, Floats
 from statpress.tasks.products.true_errors import (
     LARGEST,
     Compared,
-    Coverage,
     Missed,
     TrueErrors,
     compared,
-    coverage,
     covered,
     largest_grid,
-    total_variation,
 )
 
 if TYPE_CHECKING:

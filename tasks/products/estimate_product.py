@@ -3,13 +3,6 @@
 What the report says of estimates: their intervals in words, and as charts.
 The true errors of estimates: each next to its value on the confidential records.
 The files of estimates: intervals, what was released, sampling distributions.
-
-Exact values are the counterpart of what a plan expects: whoever sees these figures and the release
-can work out exact counts, so they are as private as the counts are, and never for a release. No
-statistic is written down twice: one with a declared sensitivity is evaluated as its mechanisms
-evaluate it, others are the function of joint moments that ``pair_moments`` estimates, a quantile is
-read off the cells that ``noisy_quantile`` chooses from, and the coefficients of a regression follow
-from the sums that ``regression_moments`` releases.
 """
 
 from __future__ import annotations
@@ -18,15 +11,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.estimate import (
     ESTIMATE,
     Estimate,
@@ -35,12 +24,8 @@ from statpress.mechanisms.estimates.estimate import (
     SamplingDistribution,
     finite,
 )
+from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.fieller import INTERVAL, normal_quantile
-from statpress.mechanisms.estimates.noisy_quantile import OrderedCells
-from statpress.mechanisms.estimates.pair_moments import moment_columns
-from statpress.mechanisms.estimates.regression_moments import RegressionEstimate
-from statpress.mechanisms.estimates.resampled import statistic_of
-from statpress.mechanisms.estimates.statistics import MomentFormula, Scale, evaluated
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.file_formats import read_rows, written_file
 from statpress.tasks.bundle.rows import value_rows
@@ -539,57 +524,3 @@ def _distribution_rows(found: Sequence[SamplingDistribution]) -> dict[str, list[
 
 
 FILES = EstimateProduct()
-
-
-def exact_values(
-    knobs: EstimandKnobs, table: ContingencyTable, scales: Sequence[Scale]
-) -> tuple[float, ...]:
-    """The numbers that a product estimates, of the records that were counted; private.
-
-    The table is of the product's columns in their order, and the scales are the mechanism's. A
-    number is NaN where there is none, as a mean of no record.
-    """
-    estimand = Estimand.resolve(knobs, table.domain)
-    statistic = estimand.statistic
-    if statistic.is_quantile:
-        share = knobs.q or statistic.quantile_share
-        assert share is not None
-        return (_quantile(estimand, table, share),)
-    if statistic.several:
-        coefficients = RegressionEstimate.exact_coefficients(estimand, table).tolist()
-        return tuple(scale.value(each) for scale, each in zip(scales, coefficients, strict=True))
-    some = estimand.of_some and not statistic.is_total
-    shared = table.domain.parts > 1 and statistic.moments is not None  # n - 1 is of units
-    if statistic.bounded is not None and not some and not shared:
-        columns = estimand.columns(table.domain, table.cells)
-        figures = evaluated(statistic_of(estimand), table.counts[None, :], columns)[0]
-    else:
-        assert statistic.moments is not None
-        figures = _of_moments(estimand, statistic.moments, table)
-    return tuple(scale.value(float(figure)) for scale, figure in zip(scales, figures, strict=True))
-
-
-def _of_moments(
-    estimand: Estimand, formula: MomentFormula, table: ContingencyTable
-) -> NDArray[np.float64]:
-    """The functions of the five means, float64[one an estimate]."""
-    columns = moment_columns(estimand, table.domain, table.cells)
-    x, y = columns[:, 0], columns[:, -1]
-    n = table.n_records
-    shares = table.counts / table.counts.sum()
-    means = np.array([(shares * powers).sum() for powers in (x, y, x * x, x * y, y * y)])
-    functions = formula.functions(n, formula.origin(estimand.arguments))
-    return np.array([function.value(means) for function in functions])
-
-
-def _quantile(estimand: Estimand, table: ContingencyTable, share: Fraction) -> float:
-    """The middle of the first cell up to which the share of the records is reached."""
-    column = table.domain[estimand.arguments[0].name]
-    cells = OrderedCells.of(column)
-    counts = np.zeros(table.domain.n_cells, np.int64)
-    counts[table.cells] = table.counts
-    reached = np.cumsum(counts[cells.codes])
-    if not reached[-1]:
-        return math.nan
-    wanted = math.ceil(share * int(reached[-1]))
-    return float(cells.middle[int(np.searchsorted(reached, wanted))])

@@ -28,6 +28,7 @@ from statpress.mechanisms.domain.column import tilts
 from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.domain.contingency_table import CodedColumns, GroupCounts
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.marginals import ALL_PAIRS, Marginals, Microdata, WithinCells
@@ -99,7 +100,7 @@ from statpress.tasks.products.publication import (
     unlisted_in_words,
     zeros_by_codes,
 )
-from statpress.tasks.products.true_errors import TrueErrors, coverage
+from statpress.tasks.products.true_errors import TrueErrors
 
 MOST_COLUMNS = 40
 MOST_PAIRS = 200

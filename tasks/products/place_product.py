@@ -20,6 +20,7 @@ from statpress.mechanisms.domain.columns import Categorical, Column
 from statpress.mechanisms.domain.contingency_table import Numbers
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
+from statpress.mechanisms.estimates.exact_values import Coverage, coverage
 from statpress.mechanisms.marginals.analyses import Analyses
 from statpress.mechanisms.marginals.linear_moments import Interval
 from statpress.mechanisms.marginals.residuals import GRID
@@ -67,11 +68,9 @@ from statpress.tasks.products.publication import (
     zeros_by_codes,
 )
 from statpress.tasks.products.true_errors import (
-    Coverage,
     Missed,
     TrueErrors,
     compared,
-    coverage,
     covered,
     largest_grid,
 )

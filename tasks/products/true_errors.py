@@ -8,11 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING, NamedTuple
 
 from statpress.tasks.pages.blocks import Grid, Section
 from statpress.tasks.pages.numbers import count, measured, share
@@ -20,74 +16,12 @@ from statpress.tasks.pages.numbers import count, measured, share
 LARGEST = 20
 """Errors that are listed by themselves."""
 
-LEVEL = 0.95
-"""Of the intervals that are counted."""
+if TYPE_CHECKING:
+    from statpress.mechanisms.estimates.exact_values import Coverage
+
 
 _ABOUT, _NEARLY = 1.5, 1.0
 _RARE = 10
-
-
-def total_variation(published: ArrayLike, true: ArrayLike) -> float:
-    """Half the sum of absolute differences of the shares of two sets of counts, 0 to 1.
-
-    Where one of both has no records, they are 1 apart.
-    """
-    first, second = (np.asarray(counts, np.float64) for counts in (published, true))
-    sums = float(first.sum()), float(second.sum())
-    if min(sums) <= 0:
-        return 0.0 if max(sums) <= 0 else 1.0
-    return float(np.abs(first / sums[0] - second / sums[1]).sum() / 2)
-
-
-@dataclass(frozen=True, repr=False)
-class Coverage:
-    """How many intervals hold the true value; private."""
-
-    inside: int  # intervals that do
-    of: int  # of how many intervals
-    level: float = LEVEL  # at which they are stated
-
-    def __add__(self, other: Coverage) -> Coverage:
-        return Coverage(self.inside + other.inside, self.of + other.of, self.level)
-
-    @property
-    def share(self) -> float:
-        """NaN of none."""
-        return self.inside / self.of if self.of else float("nan")
-
-    @property
-    def missed(self) -> int:
-        """How many do not."""
-        return self.of - self.inside
-
-    @property
-    def at_most(self) -> Fraction:
-        """In which share of releases so many or more miss at most, whatever the intervals share.
-
-        Intervals of one release share noise, so that they may miss together, and counting them as
-        independent would call honest ones broken. But if each misses with probability 1 - level at
-        most, the number that miss has a mean of (1 - level) times their number at most, and by
-        Markov's inequality P(missed >= m) <= (1 - level) of/m, which is attained by intervals that
-        miss in groups of m. Few that miss say nothing.
-        """
-        if not self.missed:
-            return Fraction(1)
-        return min(Fraction(1), (1 - Fraction(str(self.level))) * self.of / self.missed)
-
-
-def coverage(true: ArrayLike, estimates: ArrayLike, errors: ArrayLike) -> Coverage:
-    """How many normal intervals at ``LEVEL`` hold the true values.
-
-    What has a standard error of 0 is known exactly, and has no interval to be counted.
-    """
-    from statpress.mechanisms.estimates.fieller import normal_quantile
-
-    exact, values, error = np.broadcast_arrays(
-        *(np.asarray(array, np.float64) for array in (true, estimates, errors))
-    )
-    stated = error > 0
-    inside = np.abs(values - exact) <= normal_quantile(LEVEL) * error
-    return Coverage(int(np.count_nonzero(inside & stated)), int(np.count_nonzero(stated)))
 
 
 class Compared(NamedTuple):

@@ -22,10 +22,20 @@ from statpress.tasks.bundle.locations import Folder
 from statpress.tasks.bundle.manifest import approval_at
 from statpress.tasks.ledger.accounts import NOISY_CHECKS, Account, Charge, Status
 from statpress.tasks.ledger.chain import Verification
-from statpress.tasks.ledger.entries import MEASURES, ZERO_HASH, Body, Loss, canonical_json, exact
+from statpress.tasks.ledger.entries import (
+    MEASURES,
+    ZERO_HASH,
+    Body,
+    Loss,
+    canonical_json,
+    exact,
+    read_public_key,
+)
 from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.run_context import step
 
 DATABASE_NOT_CHECKED = (
     "The database did not check itself: in PostgreSQL run 'CREATE EXTENSION amcheck', and let the"
@@ -216,3 +226,36 @@ def _divergences(account: Account) -> list[tuple[float, float]]:
         for order, total in zip(_ORDERS, sums, strict=False)
         if math.isfinite(total)
     ]
+
+
+@step("verify ledger")
+def confirm_ledger(
+    home: Home,
+    log: CuratorLog,
+    public_key: str | None = None,
+    head: str | None = None,
+    *,
+    after: str = "",
+) -> None:
+    """Verify the ledger and write the result only to the curator log; the error is always one.
+
+    Args:
+        home: Where the ledger lies.
+        log: Takes the result.
+        public_key: Path of a trusted key.
+        head: A hash kept elsewhere that the chain must hold.
+        after: What was done before and stands, for the error.
+    """
+    try:
+        trusted = [read_public_key(Path(public_key))] if public_key else []
+        verified = verify_ledger(home, head=head, trusted=trusted)
+        log.write(f"The ledger holds: {verified.entries} entries, head {verified.head}.")
+        if not verified.database_checked:
+            log.write(DATABASE_NOT_CHECKED)
+        return
+    except StatpressError as error:
+        log.write(f"{error.kind}: {error}")
+    raise LedgerError(
+        f"The ledger could not be verified.{after}",
+        next_step=f"The curator finds why in the curator log {log.run_id}.log.",
+    )

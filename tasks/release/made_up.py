@@ -39,11 +39,15 @@ from statpress.mechanisms.domain.domain import Adjacency, Domain
 from statpress.mechanisms.errors import ConfigError, OutputNotWritableError
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.sampling.randomness import NoNoise
+from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.private_zone.run_context import step
 from statpress.tasks.products.product_kind import private_input
+from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
+from statpress.tasks.release.build import Released
 from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
-from statpress.tasks.release.runs import Run
+from statpress.tasks.release.foreseen import check_memory, check_verdicts
+from statpress.tasks.release.runs import Run, publish_folder, writing
 from statpress.tasks.source.aggregates import Units, units_of
 from statpress.tasks.source.engine import Source
 from statpress.tasks.source.files import FileSource
@@ -104,6 +108,54 @@ def draw_made_up(run: Run, plan: Plan, counted: Counted) -> dict[str, Any]:
         )
         for product in plan.products
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsed:
+    """What a rehearsal leaves behind; public.
+
+    Attributes:
+        run_id: Its id, which no ledger knows.
+        dataset: The account that a run would charge.
+        bundle: Where it lies.
+        epsilon: What a run would be charged, as decimal text.
+        delta: What a run would be charged.
+    """
+
+    run_id: str
+    dataset: str
+    bundle: Path
+    epsilon: str
+    delta: str
+
+
+@step("check plan")
+def check_plan(release: Release, plan: Plan) -> list[str]:
+    """Refuse what a run would refuse of a plan; returns what else a person should know."""
+    check_memory(release, plan)
+    return check_verdicts(release, plan)
+
+
+@step("write bundle")
+def write_rehearsal(run: Run, release: Release, plan: Plan, products: Released) -> None:
+    """Write all that a bundle has, without a charge."""
+    with writing(run, charged=False):
+        bundle.write_bundle(run, release, plan, None, {}, products)
+
+
+@step("seal rehearsal")
+def seal_rehearsal(run: Run, release: Release, plan: Plan) -> Rehearsed:
+    """Seal it as what it is, unsigned, and move it into place."""
+    with writing(run, charged=False):
+        bundle.seal_bundle(run, release, None)
+        place = publish_folder(run.building, run.target, run.run_id)
+    return Rehearsed(
+        run_id=run.run_id,
+        dataset=release.config.dataset,
+        bundle=place,
+        epsilon=canonical(plan.epsilon),
+        delta=canonical(plan.delta),
+    )
 
 
 def make_up(release: Release, folder: Path) -> FileSource | LinkedSource:

@@ -424,3 +424,31 @@ def _has_seal(folder: Path, seal: str) -> bool:
         return bool(verify_bundle(folder)["seal"] == seal)
     except StatpressError:
         return False
+
+
+@step("check review")
+def check_unsigned(home: Home, dataset: str) -> None:
+    """Raise unless decisions without a signature count for a dataset."""
+    with open_ledger(home) as ledger:
+        account = ledger.account(dataset)
+    if not account.unsigned:
+        raise ApprovalError(
+            "Releases of this dataset are decided by signature alone, not by a form.",
+            where=f"dataset {dataset!r}",
+            next_step="Use the deployment without a form, and 'statpress approve'.",
+        )
+
+
+@step("find prepared bundle")
+def is_prepared(home: Home, run_id: str) -> bool:
+    """Whether a run has prepared its bundle, also if that was decided about since."""
+    with open_ledger(home) as ledger:
+        charge = ledger.state().charges.get(run_id)
+    return charge is not None and charge.preparation is not None
+
+
+@step("record decision")
+def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: str) -> Status:
+    """Record what a person wrote into a form; nobody vouches for who they are."""
+    decide(home, run_id, decision, reason=reason, by=by)
+    return Status.APPROVED if decision == "approve" else Status.REJECTED

@@ -510,3 +510,38 @@ def done_before(home: Home, charge: Charge) -> Outcome | None:
     else:
         return None
     return outcome_of(charge.entry, charge.status, place, noted.body["manifest_sha256"])
+
+
+@contextmanager
+def open_rehearsal(
+    context: RunContext,
+    release: Release,
+    plan: Plan,
+    directory: Path,
+    advance: Callable[[int], None],
+) -> Iterator[Run]:
+    """Claim the places of a rehearsal, whose bundle never lies where releases do."""
+    home, run_id = context.home, context.run_id
+    publishing, real = release.located(release.config.publish.directory), directory.resolve()
+    if publishing.resolve() in (real, *real.parents):
+        raise OutputNotWritableError(
+            "A rehearsal does not go into the publishing directory.",
+            where=str(directory),
+            next_step="Name another folder with --directory.",
+        )
+    with claims() as claim:
+        work = claim(home.folder("work") / run_id)
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        check_space(directory, work, plan, len(release.config.publish.formats))
+        yield Run(
+            context=context,
+            reviewed=False,
+            insecure_seed=None,
+            work=work,
+            building=claim(directory / f"{BUILDING}{run_id}"),
+            target=directory / f"{stamped_name(release, run_id)}-NOT-PUBLISHABLE",
+            advance=advance,
+            snapshot=Snapshot(work),
+            rehearsal=True,
+        )

@@ -173,7 +173,7 @@ def test_a_ledger_that_does_not_hold_after_a_release_is_an_error_and_the_bundle_
         released()
     assert len(agency.bundles()) == 1
     monkeypatch.setattr(
-        "statpress.flows.deployed.verify_ledger",
+        "statpress.tasks.release.ledger_check.verify_ledger",
         lambda *_, **__: (_ for _ in ()).throw(LedgerIntegrityError("No sum holds.")),
     )
     with pytest.raises(

@@ -30,13 +30,13 @@ from statpress.mechanisms.domain.domain import Domain, parts_of
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import Among, Clamped, EstimandKnobs
 from statpress.mechanisms.estimates.estimate import RawEstimates
+from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.joint_moments import JointMoments, MeanEstimate
 from statpress.mechanisms.estimates.noisy_quantile import QuantileOfCells
 from statpress.mechanisms.estimates.pair_moments import PairEstimate
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.sampling.randomness import NoNoise, equivalent_variance
-from statpress.tasks.products.estimate_product import exact_values
 from statpress.tasks.source.aggregates import Units, count
 from statpress.tasks.source.files import FileSource
 

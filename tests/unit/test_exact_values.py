@@ -10,8 +10,8 @@ import pytest
 from estimating import COLUMNS, columns_of, draw, needed_knobs, table_of, values_of
 
 from statpress.mechanisms.estimates.estimand import Among, Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.statistics import STATISTICS, Scale
-from statpress.tasks.products.estimate_product import exact_values
 
 N = 500
 CODES = draw(N, seed=3)

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from statpress.mechanisms.estimates.exact_values import Coverage, coverage, total_variation
 from statpress.tasks.products.estimate_product import noise_of_one
-from statpress.tasks.products.true_errors import (
-    Coverage,
-    compared,
-    coverage,
-    covered,
-    total_variation,
-)
+from statpress.tasks.products.true_errors import compared, covered
 
 
 def test_total_variation_is_of_shares() -> None:

@@ -33,6 +33,7 @@ from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.estimates import regression_moments
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.estimate import ESTIMATE
+from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.regression_moments import (
     CORNER,
     Layout,
@@ -42,7 +43,6 @@ from statpress.mechanisms.estimates.regression_moments import (
 )
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.planning.choice import choose
-from statpress.tasks.products.estimate_product import exact_values
 
 KNOBS = EstimandKnobs(statistic="regression")
 NAMES = ["pay", "age", "sex", "region", "debt"]

@@ -24,6 +24,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
 from statpress.mechanisms.errors import ConfigError, DescriptionError, EdgesError
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.noisy_quantile import OrderedCells
 from statpress.mechanisms.functions.learner import Axis
 from statpress.mechanisms.marginals.denoising import _similarity
@@ -32,7 +33,6 @@ from statpress.tasks.bundle.stat_tables import _is_day, _value_labels
 from statpress.tasks.catalogues.data_package import column_facts
 from statpress.tasks.catalogues.sdmx import Dimension
 from statpress.tasks.products.distributions import Distribution, cell_names, distribution_chart
-from statpress.tasks.products.estimate_product import exact_values
 from statpress.tasks.products.publication import column_from, describe_column
 from statpress.tasks.release.steps import form_of
 
