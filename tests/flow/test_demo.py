@@ -12,9 +12,10 @@ import statpress.flows.cli.demo_command
 import statpress.flows.runner
 from statpress.configs.loading import load
 from statpress.flows.cli import app
-from statpress.flows.cli.demo_command import CONFIGS, N_RECORDS, prepare
+from statpress.flows.cli.demo_command import CONFIGS, prepare
 from statpress.mechanisms.errors import InternalError, OutputNotWritableError, WorkerError
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.source.demo_data import N_RECORDS
 
 COMMAND = ("demo", "--no-orchestrator", "--json", "--directory")
 

@@ -15,12 +15,12 @@ from browser import Browser
 from command_forks import forked
 
 from statpress.configs.order import Order
-from statpress.flows.cli.demo_command import write_demo_data
 from statpress.tasks.pages.blocks import Explorer, Page, Section
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.answer_words import named_cells
 from statpress.tasks.products.distributions import cell_names
 from statpress.tasks.products.publication import column_from
+from statpress.tasks.source.demo_data import write_demo_data
 
 CONFIG = Path(__file__).parents[2] / "configs" / "happiness.yaml"
 LAST = "Made with"

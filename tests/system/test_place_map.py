@@ -17,12 +17,13 @@ from looks import looks_at
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order
-from statpress.flows.cli.demo_command import N_RECORDS, PLACES, write_demo_data
+from statpress.flows.cli.demo_command import PLACES
 from statpress.mechanisms.places.place_tables import NoisyPlaces
 from statpress.tasks.pages.blocks import Page, Section
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.place_product import place_map
 from statpress.tasks.release.query import Question, ask
+from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LAST = "Made with"

@@ -16,7 +16,7 @@ from browser import Browser
 from looks import looks_at
 
 from statpress.configs.order import Order, from_options
-from statpress.flows.cli.demo_command import write_demo_data
+from statpress.tasks.source.demo_data import write_demo_data
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SEAL = "5bbe98f6" * 8
