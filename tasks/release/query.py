@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import functools
 import itertools
 import json
 import math
@@ -136,18 +137,24 @@ class Measured:
     residuals: Residuals
     listing: str
 
+    @functools.cached_property
+    def _tables(self) -> dict[str, set[str]]:
+        """The files of the other tables of the release, with the columns that they count."""
+        return {
+            found.name: {*facts["columns"]}
+            for name, facts in _products(self.folder).items()
+            if name != self.name and facts["kind"] == "table"
+            if (found := written_file(self.folder, name)) is not None
+        }
+
     def beside(self, names: Iterable[str]) -> list[str]:
         """Notes on tables of the same release that count just these columns."""
-        files = (
-            written_file(self.folder, name)
-            for name, facts in _products(self.folder).items()
-            if name != self.name and facts["kind"] == "table" and {*facts["columns"]} == {*names}
-        )
+        asked = {*names}
         return [
-            f"data/{found.name}, a table of the same release, counts the same columns with errors"
-            " of its own, which may be smaller."
-            for found in files
-            if found is not None
+            f"data/{file}, a table of the same release, counts the same columns with errors of its"
+            " own, which may be smaller."
+            for file, columns in self._tables.items()
+            if columns == asked
         ]
 
     def analyses(self, question: Question) -> Analyses:
