@@ -37,6 +37,8 @@ from statpress.tasks.release.runs import Outcome
 if TYPE_CHECKING:
     from postgres import Server
 
+pytest_plugins = ["seeded"]
+
 # Where modules are not kept compiled, each of the many processes that tests start compiles them
 # all again, which takes twice as long as the rest of their start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -47,8 +49,8 @@ sys.dont_write_bytecode = False
 gc.disable()
 
 # Nothing is timed in a property test. HYPOTHESIS_PROFILE=long takes twenty times as many examples.
-settings.register_profile("statpress", deadline=None, max_examples=25)
-settings.register_profile("long", deadline=None, max_examples=500)
+settings.register_profile("statpress", deadline=None, max_examples=25, database=None)
+settings.register_profile("long", deadline=None, max_examples=500, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "statpress"))
 
 ON_THE_SERVER = frozenset(
