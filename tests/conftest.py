@@ -268,6 +268,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     assert not missing, f"not in ON_THE_SERVER: {missing}"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="the sizes of a night, not of CI")
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether tests take the sizes of a night."""
+    return bool(request.config.getoption("--full"))
+
+
 @pytest.fixture(scope="session")
 def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
     """One quality process for all tests: it takes seconds to start."""
