@@ -37,7 +37,7 @@ from statpress.tasks.release.runs import Outcome
 if TYPE_CHECKING:
     from postgres import Server
 
-pytest_plugins = ["seeded"]
+pytest_plugins = ["seeded", "patches"]
 
 # Where modules are not kept compiled, each of the many processes that tests start compiles them
 # all again, which takes twice as long as the rest of their start.

@@ -97,7 +97,7 @@ class _Streams:
 
     @contextlib.contextmanager
     def named(self, name: str) -> Iterator[None]:
-        """Take what this thread asks for from a stream that all processes of the test name alike."""
+        """Take what this thread asks for from a stream that all of a test's processes share."""
         self._local.named = name
         try:
             yield

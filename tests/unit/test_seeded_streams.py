@@ -19,10 +19,11 @@ from drawn import drawn, send_drawn
 from seeded_streams import CLOCK, STREAMS
 
 ROOT = Path(__file__).parents[2]
+ROOMS = ("mechanisms", "configs", "tasks", "flows")
 PACKAGE = [
-    *(path for room in ("mechanisms", "configs", "tasks", "flows") for path in ROOT.glob(f"{room}/**/*.py")),
+    *(path for room in ROOMS for path in ROOT.glob(f"{room}/**/*.py")),
     ROOT / ".src/statpress/__init__.py",
-]  # fmt: skip
+]
 PROGRAM = Path(__file__).parents[1] / "support" / "drawn.py"
 
 
