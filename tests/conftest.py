@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gc
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -254,6 +255,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneServer(config, log)
 
 
+MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)$", re.MULTILINE)
+"""The marks of a whole file."""
+
+OF_EITHER_DATABASE = ("agency_of_either", "location")
+"""Fixtures whose tests are also of the lane ``system``: they have a case with PostgreSQL."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which no test would be chosen: it may need what is not installed.
+
+    A file that is named by itself is imported.
+    """
+    named = {Path(argument.split("::")[0]).resolve() for argument in config.args}
+    if collection_path.suffix != ".py" or collection_path in named:
+        return None
+    text, lane = collection_path.read_text(encoding="utf-8"), str(config.option.markexpr)
+    marks = re.findall(r"mark\.(\w+)", " ".join(MARKS.findall(text)))
+    if any(f"not {mark}" in lane for mark in marks):
+        return True
+    asks = any(word in text for word in ("mark.system", *OF_EITHER_DATABASE))
+    return True if lane.startswith("system") and not asks else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """Collect garbage from here on, of what tests make."""
@@ -338,7 +362,7 @@ def pressed(
     return made
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.system)])
 def agency_of_either(
     request: pytest.FixtureRequest, tmp_path: Path, founded: Callable[..., Agency]
 ) -> Agency:

@@ -18,7 +18,7 @@ def postgres_url(postgres_server: Server) -> str:
     return postgres_server.database()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.system)])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a ledger may be made, on either kind of database."""
     if request.param == "sqlite":
