@@ -35,8 +35,6 @@ from statpress.tasks.release import drawing
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator
 
-psutil = needed("psutil")
-
 PRODUCTS, N = 8, 1_000_000
 DRAW = Entry(2, "draw", {}, "0" * 64, "1" * 64)
 MOST = 2.0
@@ -68,6 +66,7 @@ def prepared(cells: int) -> tuple[Plan, Counted]:
 
 def children(pids: list[int]) -> float:
     """Processor seconds of these processes."""
+    psutil = needed("psutil")
     times = [psutil.Process(pid).cpu_times() for pid in pids]
     return sum(each.user + each.system for each in times)
 

@@ -57,6 +57,7 @@ def seconds(leaves: int) -> float:
     return best
 
 
+@pytest.mark.system
 def test_time_is_linear_in_places() -> None:
     ratio = float("inf")
     for _ in range(3):  # a busy machine is given another chance
@@ -68,6 +69,7 @@ def test_time_is_linear_in_places() -> None:
     assert ratio <= 10 * LINEAR
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("leaves", [100_000])
 def test_a_union_of_many_places_takes_one_pass(leaves: int) -> None:
     """Less time than the estimates themselves."""
@@ -171,6 +173,7 @@ def test_a_release_is_linear_in_places_and_needs_a_fifth_of_the_memory_of_all_at
     assert 5 * most < whole
 
 
+@pytest.mark.nightly
 def test_noise_takes_a_tenth_of_what_it_takes_opendp() -> None:
     import opendp.prelude as dp
 
