@@ -80,7 +80,9 @@ def test_least_squares_agree(release: Release, smf: Any) -> None:
 def test_logistic_regressions_agree(release: Release, smf: Any) -> None:
     def fit(own: pd.DataFrame) -> Any:
         own = own.assign(high=(own["y"] > 8).astype(float))
-        return smf.glm("high ~ x + place", own, family=needed("statsmodels.api").families.Binomial()).fit(tol=1e-14)
+        return smf.glm(
+            "high ~ x + place", own, family=needed("statsmodels.api").families.Binomial()
+        ).fit(tol=1e-14)
 
     agree(release.combine(fit), "logistic", 1e-8)
 
