@@ -22,7 +22,7 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Nu
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.source import discretise
 from statpress.tasks.source.files import FileSource, open_source
-from statpress.tasks.source.scanning import spill
+from statpress.tasks.source.scanning import SpilledColumns, spill
 from tests.benchmarks.timing import in_a_fresh_process, least
 
 SIZES = [4 + 5 * j % 9 for j in range(40)]
@@ -108,19 +108,19 @@ def pair_by_pair(codes: list[np.ndarray]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("n", COUNTED)
 def test_coded_columns_speed(tmp_path: Path, n: int) -> None:
-    path, work, fresh = (tmp_path / name for name in ("records.parquet", "work", "fresh"))
-    work.mkdir()
-    fresh.mkdir()
+    path, works = tmp_path / "records.parquet", [tmp_path / f"{i}" for i in range(3)]
+    for work in works:
+        work.mkdir()
     write_records(path, n)
-    source = FileSource(str(path), "parquet")
+    source, free = FileSource(str(path), "parquet"), iter(works)
     read_only(source, tmp_path)  # whatever is slow once
+    written: list[SpilledColumns] = []
     writing, reading = least(
-        lambda: spill(source, DOMAIN, n_records=n, folder=work),
+        lambda: written.append(spill(source, DOMAIN, n_records=n, folder=next(free))),
         lambda: read_only(source, tmp_path),
         rounds=2,
     )
-    spilled = spill(source, DOMAIN, n_records=n, folder=work)
-    some = min(n, MILLION)
+    spilled, work, some = written[0], works[0], min(n, MILLION)
     codes = [np.fromfile(work / "codes" / f"{j}.codes", np.uint8, some) for j in range(40)]
     all_pairs, one_by_one = least(lambda: spilled.tables(PAIRS), lambda: pair_by_pair(codes))
     if n == some:
@@ -130,4 +130,4 @@ def test_coded_columns_speed(tmp_path: Path, n: int) -> None:
     assert writing.wall < 4 * reading.wall
     assert all_pairs.wall < 0.6 * one_by_one.wall * n / some
     if n > MILLION:
-        assert int(in_a_fresh_process(IN_A_FRESH_PROCESS, path, fresh, n)) < 1e6  # kilobytes
+        assert int(in_a_fresh_process(IN_A_FRESH_PROCESS, path, works[2], n)) < 1e6  # kilobytes
