@@ -136,8 +136,17 @@ class MomentSets:
         """The confidence sets for the function of the population's means."""
         if len(wanted.denominators) < 2:
             quotient, by_noise = self._quotient(wanted)
-            return quotient.cautious_sets(level, wanted.bounds, by_noise)
+            return self._cautious(quotient, level, wanted.bounds, by_noise)
         return self._correlation(wanted, level)
+
+    def _cautious(
+        self,
+        quotient: Quotient,
+        level: float,
+        bounds: tuple[float, float],
+        by_noise: NDArray[np.bool_],
+    ) -> Sets:
+        return quotient.cautious_sets(level, bounds, by_noise)
 
     def error(self, wanted: Derived, *, sampling: bool, cautious: bool) -> float:
         """The error of a quotient about its estimate by the delta method; NaN: there is none.
@@ -177,7 +186,7 @@ class MomentSets:
         cc, cv, cw = (self._errors(c, function) for function in (c, v, w))
         vv, vw, ww = self._errors(v, v), self._errors(v, w), self._errors(w, w)
         ratio, by_noise = quotient_of(two, one, ww, vw, vv)
-        known = ratio.cautious_sets(1 - spare, (_FAR**-2, _FAR**2), by_noise)
+        known = self._cautious(ratio, 1 - spare, (_FAR**-2, _FAR**2), by_noise)
         low = np.full(np.shape(known.lower), np.inf)
         high = -low
         for place in np.linspace(0, 1, _RATIOS):
@@ -190,7 +199,7 @@ class MomentSets:
                 cv.times(a).plus(cw.times(b)),
                 vv.times(a**2).plus(vw.times(2 * a * b)).plus(ww.times(b**2)),
             )
-            sets = quotient.cautious_sets(level + spare, wanted.bounds, by_noise)
+            sets = self._cautious(quotient, level + spare, wanted.bounds, by_noise)
             low, high = np.minimum(low, sets.lower), np.maximum(high, sets.upper)
         none = np.full(np.shape(low), np.nan)
         return Sets(low, high, none, none)

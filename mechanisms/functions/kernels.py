@@ -220,14 +220,14 @@ class ProductKernel:
         norms = [self.largest_norms(degree, index) for index in range(len(self.axes))]
         return math.prod(one for one, _ in norms), math.prod(two for _, two in norms)
 
-    def replacement(self, degree: int) -> tuple[float, float]:
+    def replacement(self, degree: int, most_pairs: int = _MOST_PAIRS) -> tuple[float, float]:
         """Largest L1 and L2 norm of K_x - K_x' on the lattice, x and x' over the cells.
 
-        All pairs are compared where that is feasible. Otherwise, for kernels are
-        non-negative, |K_x - K_x'|_1 <= |K_x|_1 + |K_x'|_1 and the square of the L2 norm is
-        at most |K_x|^2 + |K_x'|^2. A record without a value counts as K_x = 0.
+        All pairs are compared if they are at most ``most_pairs``, times lattice points. Otherwise,
+        for kernels are non-negative, |K_x - K_x'|_1 <= |K_x|_1 + |K_x'|_1 and the square of the L2
+        norm is at most |K_x|^2 + |K_x'|^2. A record without a value counts as K_x = 0.
         """
-        return _replacement(self, degree)
+        return _replacement(self, degree, most_pairs)
 
     def _around_cells(self, degree: int) -> Floats:
         """K_x on the lattice, one row for each cell."""
@@ -243,12 +243,12 @@ class ProductKernel:
 
 
 @functools.lru_cache(maxsize=1024)
-def _replacement(kernel: ProductKernel, degree: int) -> tuple[float, float]:
+def _replacement(kernel: ProductKernel, degree: int, most_pairs: int) -> tuple[float, float]:
     from scipy.spatial.distance import cdist
 
     one, two = kernel.norms(degree)
     bounds = 2 * one, math.sqrt(2) * two * (1 + _RELATIVE)
-    if kernel._pairs(degree) > _MOST_PAIRS:
+    if kernel._pairs(degree) > most_pairs:
         return bounds
     rows = kernel._around_cells(degree)
     if not all(axis.complete for axis in kernel.axes):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 COMMANDS = {
     "concentrated_charges": "what is charged, before and now, beside an independent computation",
@@ -22,7 +24,7 @@ COMMANDS = {
 }
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, run: Callable[..., Any] = subprocess.run) -> None:
     """Run all commands, also after one that failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the quick form of each")
@@ -31,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name, words in COMMANDS.items():
         print(f"\n== {name}: {words}", flush=True)
         command = [sys.executable, "-m", f"tests.benchmarks.{name}", *quick]
-        if subprocess.run(command, check=False).returncode:
+        if run(command, check=False).returncode:
             failed.append(name)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,12 +75,22 @@ def noise_of(scale: float, shape: tuple[int, int], rng: np.random.Generator) -> 
     return np.asarray(np.searchsorted(steps / steps[-1], rng.random(shape)) - reach)
 
 
-def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1) -> Iterator[Row]:
+def rows(
+    law: str,
+    n: int,
+    mu: float,
+    cells: int,
+    replicates: int,
+    *,
+    checked: int = CHECKED,
+    widths: int = WIDTHS,
+    noise: Callable[..., NDArray[np.int64]] = noise_of,
+) -> Iterator[Row]:
     """The four bands of one setting."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     p, scale = law_of(law, cells), math.sqrt(2) / mu
     counts = rng.multinomial(n, p, replicates)
-    released = counts + noise_of(scale, counts.shape, rng)
+    released = counts + noise(scale, counts.shape, rng)
     found = BandLaw.of_noise(DiscreteNoise(scale), n_records=n, n_cells=cells)
 
     def row(kind: str, truth: Floats, ends: tuple[Floats, Floats], best: Floats) -> Row:
@@ -110,7 +120,7 @@ def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1
     off = np.abs(summed - truth).max(1)
     ours = _around(summed / n, np.asarray(bands.count_distance(strays, LEVEL) / n))
     count = row(KINDS[2], truth / n, (ours[0], ours[1]), _around(summed / n, _quantile(off) / n))
-    few = CHECKED // cells
+    few = checked // cells
     yield replace(count, held=_held_given_ends(found, ends[:few], off[:few]))
     sums = np.cumsum(p)[None, :]
     best = _around(summed / n, _quantile(np.abs(summed / n - sums).max(1)))
@@ -123,7 +133,7 @@ def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1
     places = [
         found.places(one, joined, int(end)) for one, end in zip(raw[:few], ends, strict=False)
     ]
-    limits = [bands._share_band_by_place(each, LEVEL) for each in places[: WIDTHS // cells]]
+    limits = [bands._share_band_by_place(each, LEVEL) for each in places[: widths // cells]]
     ours = np.stack([[low, high] for low, high in limits], axis=1)
     share = row(KINDS[3], sums, (ours[0], ours[1]), best[:, : len(limits)])
     yield replace(share, held=float(np.mean([_holds(each, sums[0, :-1]) for each in places])))
@@ -172,11 +182,15 @@ def main() -> None:
     print("{:8} {:>6} {:>4} {:>5} {:20} {:>6} {:>7} {:>6}".format(*headings))
     for setting in settings(asked.quick):
         for row in rows(*setting, asked.replicates):
-            print(
-                f"{row.law:8} {row.records:6} {row.mu:4} {row.cells:5} {row.kind:20} "
-                f"{row.held:6.4f} {row.width:7.4f} {row.ratio:6.3f}",
-                flush=True,
-            )
+            print(line(row), flush=True)
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    return (
+        f"{row.law:8} {row.records:6} {row.mu:4} {row.cells:5} {row.kind:20} "
+        f"{row.held:6.4f} {row.width:7.4f} {row.ratio:6.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ Pairs that the file has already are not run again.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tests.benchmarks.kept_rows import kept_rows
 
 N, LEVEL, OUTPUT = 2_500, 0.95, Path("build/changes_coverage.jsonl")
 SIZES = {"region": 3, "sex": 2, "job": 4, "age": 6, "pay": 5}
@@ -221,18 +222,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     chosen = parser.parse_args(arguments)
-    done: dict[int, dict[str, Any]] = {}
-    if chosen.output.exists():
-        lines = chosen.output.read_text().splitlines()
-        done = {had["seed"]: had["pair"] for had in map(json.loads, lines)}
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    for seed in range(chosen.pairs):
-        if seed not in done:
-            done[seed] = pair(seed)
-            with chosen.output.open("a") as file:
-                file.write(json.dumps({"seed": seed, "pair": done[seed]}) + "\n")
+    keys = [(seed,) for seed in range(chosen.pairs)]
+    done = kept_rows(chosen.output, ("seed",), keys, pair)
     print(f"{chosen.pairs} pairs\n\n{HEADER}")
-    for line in rows([done[seed] for seed in range(chosen.pairs)]):
+    for line in rows(list(done.values())):
         print(line)
 
 

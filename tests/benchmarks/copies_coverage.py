@@ -16,11 +16,9 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import json
 import re
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +36,7 @@ from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import Residuals
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
+from tests.benchmarks.kept_rows import kept_rows
 
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]
@@ -365,23 +364,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     chosen = parser.parse_args(arguments)
-    done: dict[tuple[str, float], dict[int, dict[str, Any]]] = defaultdict(dict)
-    if chosen.output.exists():
-        for line in chosen.output.read_text().splitlines():
-            had = json.loads(line)
-            done[had["table"], had["epsilon"]][had["seed"]] = had
     settings = list(itertools.product(chosen.tables, chosen.epsilons))
-    for seed, (table, epsilon) in itertools.product(range(chosen.replicates), settings):
-        if seed in done[table, epsilon]:
-            continue
-        had = replicate(table, epsilon, seed)
-        done[table, epsilon][seed] = had
-        chosen.output.parent.mkdir(parents=True, exist_ok=True)
-        with chosen.output.open("a") as file:
-            facts = {"table": table, "epsilon": epsilon, "seed": seed}
-            file.write(json.dumps(facts | had) + "\n")
+    keys = [(*each, seed) for seed in range(chosen.replicates) for each in settings]
+    done = kept_rows(chosen.output, ("table", "epsilon", "seed"), keys, replicate)
     for table, epsilon in settings:
-        found = [had for seed, had in done[table, epsilon].items() if seed < chosen.replicates]
+        found = [done[table, epsilon, seed] for seed in range(chosen.replicates)]
         print(f"\n{table}, epsilon = {epsilon:g}, {len(found)} replicates\n")
         print(HEADER)
         for line in rows(table, found):

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,6 +34,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tests.benchmarks.kept_rows import kept_rows
 
 if TYPE_CHECKING:
     from statpress.mechanisms.domain.domain import Domain
@@ -234,20 +235,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two seeds")
     parser.add_argument("--output", type=Path, default=Path("earlier_releases"))
     said = parser.parse_args()
-    said.output.mkdir(parents=True, exist_ok=True)
+    seeds, chosen = range(2 if said.quick else SEEDS), said.series or SERIES
+    keys = itertools.product(chosen, EPSILONS, seeds)
     file = said.output / "errors.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    there = {(r["series"], r["epsilon"], r["seed"]): r for r in map(json.loads, lines)}
-    seeds = range(2 if said.quick else SEEDS)
-    for series, epsilon in itertools.product(said.series or SERIES, EPSILONS):
-        for seed in seeds:
-            key = (series, epsilon, seed)
-            if key not in there:
-                row = dict(zip(("series", "epsilon", "seed"), key, strict=True))
-                row |= measure(series, epsilon, seed)
-                with file.open("a", encoding="utf-8") as output:
-                    output.write(json.dumps(row) + "\n")
-                there[key] = row
+    there = kept_rows(file, ("series", "epsilon", "seed"), keys, measure)
+    for series, epsilon in itertools.product(chosen, EPSILONS):
         rows = [there[series, epsilon, seed] for seed in seeds]
         alone = np.mean([row["alone"] for row in rows])
         words = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios(rows).items())

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import json
 import math
 import sys
 from collections import defaultdict
@@ -38,6 +37,7 @@ from statpress.mechanisms.marginals.residuals import GRID, NoisyTable, Residuals
 from statpress.mechanisms.marginals.target_tables import Group, counts_of
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness
+from tests.benchmarks.kept_rows import kept_rows
 
 EPSILONS, LEVEL, DELTA, BLOCK = (0.3, 1.0, 3.0), 0.95, 1e-6, 50
 ASKED = {
@@ -281,33 +281,30 @@ def main(arguments: list[str] | None = None) -> None:
     blocks, runs = (1, 20) if chosen.quick else (-(-chosen.replicates // BLOCK), BLOCK)
     _, codes = survey()
     settings = [*(Setting(epsilon, len(codes)) for epsilon in EPSILONS), Setting(1.0, 2000)]
-    done: dict[tuple[float, int], dict[int, Counts]] = defaultdict(dict)
-    if chosen.output.exists() and not chosen.quick:
-        for line in chosen.output.read_text().splitlines():
-            each = json.loads(line)
-            counts = {tuple(key): tuple(count) for key, count in each["counts"]}
-            done[each["epsilon"], each["n"]][each["block"]] = counts
-    for block, setting in itertools.product(range(blocks), settings):
-        had = done[setting.epsilon, setting.n]
-        if block in had:
-            continue
-        had[block] = simulated(setting, block, runs)
-        if not chosen.quick:
-            chosen.output.parent.mkdir(parents=True, exist_ok=True)
-            facts = {"epsilon": setting.epsilon, "n": setting.n, "block": block}
-            with chosen.output.open("a") as file:
-                file.write(json.dumps({**facts, "counts": list(had[block].items())}) + "\n")
+    keys = [(each.epsilon, each.n, block) for block in range(blocks) for each in settings]
+    found = kept_rows(
+        None if chosen.quick else chosen.output,
+        ("epsilon", "n", "block"),
+        keys,
+        lambda epsilon, n, block: list(simulated(Setting(epsilon, n), block, runs).items()),
+    )
     print("| epsilon, n | figures | of | how many | mean | least | largest | replicates |")
     print("|---|---|---|---|---|---|---|---|")
     for setting in settings:
         total: Counts = defaultdict(lambda: [0, 0])
-        had = {k: v for k, v in done[setting.epsilon, setting.n].items() if k < blocks}
-        for counts in had.values():
-            for key, (hits, n) in counts.items():
-                total[key] = [total[key][0] + hits, total[key][1] + n]
-        for kind, of, number, mean, least, largest in rows(total):
-            figures_of = f"{number} | {mean:.3f} | {least:.3f} | {largest:.3f}"
-            print(f"| {setting} | {kind} | {of} | {figures_of} | {len(had) * runs} |")
+        for block in range(blocks):
+            for key, (hits, n) in found[setting.epsilon, setting.n, block]:
+                had = total[tuple(key)]
+                total[tuple(key)] = [had[0] + hits, had[1] + n]
+        for line in lines(setting, total, blocks * runs):
+            print(line)
+
+
+def lines(setting: Setting, total: Counts, replicates: int) -> Iterator[str]:
+    """Rows of a setting, as the table shows them."""
+    for kind, of, number, mean, least, largest in rows(total):
+        figures_of = f"{number} | {mean:.3f} | {least:.3f} | {largest:.3f}"
+        yield f"| {setting} | {kind} | {of} | {figures_of} | {replicates} |"
 
 
 if __name__ == "__main__":

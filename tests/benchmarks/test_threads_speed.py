@@ -25,7 +25,10 @@ from statpress.mechanisms.parallel import using_threads
 from statpress.tasks.private_zone.workers import usable_processors
 from statpress.tasks.source.scanning import SpilledColumns
 
-pytestmark = pytest.mark.skipif(usable_processors() < 2, reason="there is one processor")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(usable_processors() < 2, reason="there is one processor"),
+]
 N, COLUMNS = 1 << 20, 8
 MOST = 2.0
 """Processor time of two threads, over that of one."""

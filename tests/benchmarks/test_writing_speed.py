@@ -129,7 +129,7 @@ def measured(
     "kind",
     [
         pytest.param("drawn", marks=pytest.mark.nightly),
-        "fitted",
+        pytest.param("fitted", marks=pytest.mark.system),
         pytest.param("spread", marks=pytest.mark.nightly),
     ],
 )

@@ -147,11 +147,15 @@ def main(arguments: list[str] | None = None) -> None:
     )
     for clustered in (False, True):
         for epsilon in chosen.epsilons:
-            counts = covered(clustered, epsilon, chosen.replicates)
-            for (kind, design, by), (held, of) in sorted(counts.items()):
-                label = "clusters" if clustered else "single ones"
-                row = f"| {label} | {epsilon:g} | {kind} | {design} | {by} | {held / of:.3f} |"
-                print(row, flush=True)
+            print_rows(clustered, epsilon, covered(clustered, epsilon, chosen.replicates))
+
+
+def print_rows(clustered: bool, epsilon: float, counts: Counts) -> None:
+    """Print a row for each kind of figure, design and way of its sampling variance."""
+    label = "clusters" if clustered else "single ones"
+    for (kind, design, by), (held, of) in sorted(counts.items()):
+        row = f"| {label} | {epsilon:g} | {kind} | {design} | {by} | {held / of:.3f} |"
+        print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,19 +6,17 @@ Everything goes through the command line, so that no module may break it by movi
 from __future__ import annotations
 
 import copy
-import io
 import json
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from fractions import Fraction
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import frozen
 import numpy as np
 import pytest
 from old_versions import bundles_of, home_of
@@ -41,28 +39,19 @@ Press = Callable[..., Any]
 def own_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger lies in the home that each command is given."""
     monkeypatch.delenv("STATPRESS_LEDGER", raising=False)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
 
 
 @pytest.fixture
-def press(monkeypatch: pytest.MonkeyPatch) -> Press:
+def press() -> Press:
     """The command ``statpress`` with ``--json``, wherever its entry point lies.
 
     It takes the exit code to expect, and returns the facts that the command prints.
     """
-    (script,) = entry_points(group="console_scripts", name="statpress")
-    main = script.load()
 
     def press(*arguments: object, code: int | None = 0) -> Any:
-        monkeypatch.setattr(sys, "argv", ["statpress", *map(str, arguments), "--json"])
-        ended, out, err = 0, io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                main()
-            except SystemExit as end:
-                ended = int(end.code or 0)
-        assert ended == code if code is not None else ended, out.getvalue() + err.getvalue()
-        return json.loads(out.getvalue())
+        ended, out, err = frozen.command(*arguments, "--json")
+        assert ended == code if code is not None else ended, out + err
+        return json.loads(out)
 
     return press
 

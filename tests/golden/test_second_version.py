@@ -30,8 +30,6 @@ Press = Callable[..., Any]
 def own_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger lies in the home that each command is given; own functions are on the path."""
     monkeypatch.delenv("STATPRESS_LEDGER", raising=False)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("sys.argv", [])
     monkeypatch.syspath_prepend(frozen.INPUTS)
 
 
@@ -137,7 +135,13 @@ def test_bundles_are_refined(name: str, releases: Path, tmp_path: Path, press: P
 
 
 @pytest.mark.parametrize(
-    "name", ["people", "figures", "functions", pytest.param("ages", marks=pytest.mark.nightly)]
+    "name",
+    [
+        pytest.param("people", marks=pytest.mark.system),  # in formats of extras
+        "figures",
+        "functions",
+        pytest.param("ages", marks=pytest.mark.nightly),
+    ],
 )
 def test_bundles_are_reprinted(name: str, releases: Path, press: Press) -> None:
     """What is derived again is what was derived then, to the last byte."""
@@ -156,7 +160,14 @@ def test_a_reviewed_bundle_is_not_reprinted(releases: Path, press: Press) -> Non
     assert refused["error"]["kind"] == "Rerelease"
 
 
-def test_a_revision_and_a_renewal_are_planned(releases: Path, home: Path, press: Press) -> None:
+def test_a_revision_is_planned(releases: Path, home: Path, press: Press) -> None:
     how = ("--plan-only", "--home", home, "--name", "later")
     press("rerelease", releases / "ages", "--revise", frozen.INPUTS / "ages.yaml", *how)
+
+
+@pytest.mark.system
+def test_a_renewal_in_formats_of_extras_is_planned(
+    releases: Path, home: Path, press: Press
+) -> None:
+    how = ("--plan-only", "--home", home, "--name", "later")
     press("rerelease", releases / "people", "--renew", "--folder", frozen.INPUTS, *how)

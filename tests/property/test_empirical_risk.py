@@ -14,7 +14,6 @@ from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, InternalError
-from statpress.mechanisms.functions import risk as empirical_risk
 from statpress.mechanisms.functions.function_targets import axes_of
 from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
 from statpress.mechanisms.functions.released_function import evaluate_grid
@@ -232,8 +231,14 @@ def test_what_cannot_be_learned_is_refused() -> None:
             learner_of("hinge", 5, **fields)
 
 
-def test_too_many_points_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(empirical_risk, "MOST_ROWS", 59)
-    with pytest.raises(ConfigError, match="60 points"):
-        learner_of("hinge", 1000)
-    learner_of("hinge", 59)
+def test_too_many_points_are_refused() -> None:
+    """Of cells and labels, or of records if they are fewer."""
+    columns = tuple(Integer(name=name, lower=0, upper=54) for name in "ab")
+    domain = Domain((*columns, CLASS))
+    axes = axes_of(domain, ["a", "b"])
+    most = EmpiricalRisk(axes=axes, label=CLASS, loss="hinge", n_records=6000)
+    assert most.n_records == 6000
+    with pytest.raises(ConfigError, match="6,001 points, more than 6,000"):
+        EmpiricalRisk(axes=axes, label=CLASS, loss="hinge", n_records=6001)
+    with pytest.raises(ConfigError, match="6,050 points, more than 6,000"):
+        EmpiricalRisk(axes=axes, label=CLASS, loss="hinge", n_records=10**6)

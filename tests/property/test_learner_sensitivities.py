@@ -129,17 +129,9 @@ def test_the_lattice_sensitivity_of_a_density_is_attained(bandwidth: float, miss
     assert l2 == pytest.approx(bound.l2, rel=1e-6)
 
 
-def test_the_bounds_for_many_cells_hold_where_pairs_can_be_compared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from statpress.mechanisms.functions import kernels
-
-    axes = tuple(Axis.of(column) for column in variables(2))
-    pairs = ProductKernel("gaussian", axes, (0.1, 0.2)).replacement(4)
-    monkeypatch.setattr(kernels, "_MOST_PAIRS", 0)
-    kernels._replacement.cache_clear()
-    bounds = ProductKernel("gaussian", axes, (0.1, 0.2)).replacement(4)
-    kernels._replacement.cache_clear()
+def test_the_bounds_for_many_cells_hold_where_pairs_can_be_compared() -> None:
+    kernel = ProductKernel("gaussian", tuple(Axis.of(each) for each in variables(2)), (0.1, 0.2))
+    pairs, bounds = kernel.replacement(4), kernel.replacement(4, most_pairs=0)
     assert pairs[0] <= bounds[0] <= 1.5 * pairs[0]
     assert pairs[1] <= bounds[1] <= 1.5 * pairs[1]
 

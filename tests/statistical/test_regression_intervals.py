@@ -119,7 +119,7 @@ ALIKE = (("survey", 3.0), ("made up", 1.0))
         pytest.param(name, *limit, runs, marks=[FULL] * (runs == 400 or (name, limit[0]) in ALIKE))
         for name in ("survey", "made up")
         for limit in ((1.0, 4.25), (3.0, 1.82))
-        for runs in (40, 400)
+        for runs in (24, 400)
     ],
 )
 def test_intervals_cover(name: str, epsilon: float, most: float, runs: int) -> None:

@@ -25,11 +25,12 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -38,7 +39,10 @@ from typing import Any
 GOLDEN = Path(__file__).parents[1] / "golden"
 INPUTS, FROZEN = GOLDEN / "frozen_inputs", GOLDEN / "frozen"
 SEED = "--insecure-seed=7"
+PLAIN = ("--no-orchestrator", SEED)
 PUBLISHED = ("people", "figures", "functions", "ages")
+OF_THE_CORE = ("figures", "functions", "ages", "visits", "places")
+"""Configs that need no extra."""
 READABLE = 16_000
 """Bytes of a file of data whose text is kept beside its hash."""
 ONCE = ("evaluate.py", "privacy.schema.json")
@@ -90,11 +94,15 @@ def command(*arguments: object) -> tuple[int, str, str]:
     (script,) = entry_points(group="console_scripts", name="statpress")
     sys.argv = ["statpress", *map(str, arguments)]
     ended, out, err = 0, io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
     with redirect_stdout(out), redirect_stderr(err):
         try:
             script.load()()
         except SystemExit as end:
             ended = int(end.code or 0)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     return ended, out.getvalue(), err.getvalue()
 
 
@@ -259,13 +267,8 @@ def press(bench: Bench) -> None:
         "ledger-register", "ledger", "register", "people", "--epsilon=100", "--delta=1e-3",
         "--n-records=400", "--home=home",
     )  # fmt: skip
-    bench.state(
-        "ledger-register-json", "ledger", "register", "visits", "--policy=zcdp", "--rho=9",
-        "--delta=1e-3", "--unit-column=person", "--max-records=3", "--n-units=150", "--home=home",
-    )  # fmt: skip
+    register_visits(bench)
     save_work()
-    officer = "--public-key=keys/officer-public.pem"
-    bench.say("ledger-approvers", "ledger", "approvers", "visits", officer, "--home=home")
     for name in (*PUBLISHED, "visits"):
         config = f"{name}.yaml"
         bench.state(f"plan/{name}", "plan", config, "--home=home")
@@ -282,6 +285,16 @@ def press(bench: Bench) -> None:
     bench.keep("pages/plan.html", without_pictures(Path("plan.html").read_text()))
     bench.say("plan/compared", "plan", "ages.yaml", "--home=home", "--compare")
     bench.state("plan/compared-json", "plan", "visits.yaml", "--home=home", "--compare")
+
+
+def register_visits(bench: Bench) -> None:
+    """Register the account whose releases are reviewed."""
+    bench.state(
+        "ledger-register-json", "ledger", "register", "visits", "--policy=zcdp", "--rho=9",
+        "--delta=1e-3", "--unit-column=person", "--max-records=3", "--n-units=150", "--home=home",
+    )  # fmt: skip
+    officer = "--public-key=keys/officer-public.pem"
+    bench.say("ledger-approvers", "ledger", "approvers", "visits", officer, "--home=home")
 
 
 def keep_gates_here() -> None:
@@ -481,6 +494,31 @@ def draft(bench: Bench) -> None:
     bench.keep("pages/drafted.yaml", Path("drafted.yaml").read_text())
 
 
+def make_core(tree: Path) -> None:
+    """Make the data of those releases that need no extra, and their statements of privacy."""
+    with tempfile.TemporaryDirectory(prefix="frozen-") as place:
+        folder = Path(place).resolve()
+        os.chdir(folder)
+        prepare(folder)
+        bench = Bench(folder, tree)
+        write_keys(bench)
+        for account in ("people", "places"):
+            bench.run(
+                "ledger", "register", account, "--epsilon=100", "--delta=1e-3", "--n-records=400",
+                "--home=home",
+            )  # fmt: skip
+        register_visits(bench)
+        save_work()
+        keep_gates_here()
+        for name in OF_THE_CORE:
+            bench.state(f"run/{name}", "run", f"{name}.yaml", "--home=home", *PLAIN)
+        review(bench)
+        for name in OF_THE_CORE:
+            keep_bundle(bench, name, folder / "releases" / f"{name}-NOT-PUBLISHABLE")
+        os.chdir("/")
+        assert not bench.unexpected, bench.unexpected
+
+
 def make(tree: Path) -> None:
     """Make the tree in an empty folder."""
     with tempfile.TemporaryDirectory(prefix="frozen-") as place:
@@ -506,13 +544,13 @@ def make(tree: Path) -> None:
         assert not bench.unexpected, bench.unexpected
 
 
-def main(tree: Path) -> None:
+def main(tree: Path, how: Callable[[Path], None] = make) -> None:
     """Write the tree in place of what is there, in the environment that the test has."""
     for name in [name for name in os.environ if name.startswith(("STATPRESS", "PREFECT"))]:
         del os.environ[name]
     os.environ |= {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
     with tempfile.TemporaryDirectory() as built:
-        make(Path(built) / "frozen")
+        how(Path(built) / "frozen")
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(Path(built) / "frozen", tree)
 
@@ -522,7 +560,8 @@ if __name__ == "__main__":
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALIKE)
     code = 1
     try:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else FROZEN)
+        given = sys.argv[1:]
+        main(Path(given[0]) if given else FROZEN, make_core if "--core" in given else make)
         code = 0
     except BaseException:
         traceback.print_exc()

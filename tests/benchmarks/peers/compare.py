@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,10 @@ class Compared:
 
 @dataclass
 class Data:
-    """A public table, and its true shares."""
+    """A public table, its true shares, and the folder of what is answered about it."""
 
     name: str
+    folder: Path
     sizes: tuple[int, ...] = ()
     codes: Any = None
     ordered: list[bool] = field(default_factory=list)
@@ -77,7 +78,7 @@ class Data:
         ordered = [isinstance(column, Ordinal) for column in columns_of(name)]
         by_column = np.ascontiguousarray(codes.T)
         true = {order: shares(sizes, by_column, order) for order in (2, 3)}
-        return cls(name, tuple(map(int, sizes)), codes, ordered, true)
+        return cls(name, folder, tuple(map(int, sizes)), codes, ordered, true)
 
     def errors(self, work: str, columns: tuple[int, ...], found: Any) -> dict[str, float]:
         """How far off an answer is."""
@@ -111,6 +112,8 @@ def compare(
     seeds: int = SEEDS,
     limit: float = 900.0,
     resume: bool = False,
+    folder: Path = environments.FOLDER / "results",
+    make: Callable[[str], str] = environments.made,
 ) -> Iterator[Compared]:
     """Run everything; a peer that cannot be installed is in the result with its error.
 
@@ -121,13 +124,12 @@ def compare(
         seeds: Runs of each.
         limit: Seconds for all runs of a method on a table.
         resume: Whether results of an earlier, unfinished call are taken as they are.
+        folder: Folder of the results.
+        make: Makes the environment of a peer; returns why it cannot be had.
     """
-    folder = environments.FOLDER / "results"
     folder.mkdir(parents=True, exist_ok=True)
     data = {name: Data.of(name, folder) for name in tables}
-    missing = {
-        peer: environments.made(peer) for peer in sorted({m.peer for m in methods} - {"ours"})
-    }
+    missing = {peer: make(peer) for peer in sorted({m.peer for m in methods} - {"ours"})}
     for method, name in itertools.product(methods, tables):
         if method.work == "plan":
             if name != tables[0]:
@@ -201,7 +203,7 @@ def _run(
     resume: bool,
 ) -> tuple[dict[str, Any] | None, str]:
     """One run: its figures, or None and why not, ``limit`` for the limit."""
-    folder = environments.FOLDER / "results"
+    folder = data.folder
     parts = (method.peer, method.method, data.name, "-".join(map(str, columns)), epsilon, seed)
     stem = folder / "_".join(map(str, parts))
     result, answers = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.npy")

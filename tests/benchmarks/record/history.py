@@ -76,22 +76,22 @@ class Latest:
         return self.figure.ratio / self.before - 1
 
 
-def begun() -> dict[str, Any]:
+def begun(root: Path = ROOT) -> dict[str, Any]:
     """What a record says of the machine, to be taken before anything runs."""
     return {
-        "commit": _commit(),
+        "commit": _commit(root),
         "cores": os.cpu_count() or 1,
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
     }
 
 
-def _commit() -> str:
+def _commit(root: Path) -> str:
     """Of the checkout, with a plus if files differ; ``unknown`` without git or a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", *arguments], check=True, capture_output=True, text=True, cwd=ROOT
+            ["git", *arguments], check=True, capture_output=True, text=True, cwd=root
         ).stdout.strip()
 
     try:

@@ -1,19 +1,23 @@
 """What follows the count: drawing, replicates, accounting, projection, and fitting records.
 
-Sizes and baselines are those of the speed tests of the same name, whose functions are used.
+Baselines of the same run: the generator alone, bounded 64-bit integers; ``Generator.multinomial``,
+in floating point and so of no proven law; the same query of a thousand draws; ``np.sort`` of the
+same array; and the error of independent columns.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tests.benchmarks.record.figure import Figure, taken
+from tests.benchmarks.timing import least
 
 HERE = "tests.benchmarks.record.steps"
+MOST = {"replicates": 5.0}
+"""What the ratio of a step may be."""
 
 
 def suite(*, quick: bool) -> Iterator[Figure]:
@@ -22,7 +26,7 @@ def suite(*, quick: bool) -> Iterator[Figure]:
     def figure(name: str, case: str, baseline: str, size: float, **arguments: Any) -> Figure:
         found = taken(f"{HERE}:{name}", here=quick, **arguments)
         spent = found["seconds"], found["cpu_seconds"], found["megabytes"]
-        return Figure(name, case, *spent, found["ratio"], baseline, size=size)
+        return Figure(name, case, *spent, found["ratio"], baseline, MOST.get(name), size)
 
     for records in (200_000,) if quick else (2_000_000, 20_000_000):
         yield figure(
@@ -48,45 +52,70 @@ def drawing(records: int) -> dict[str, float]:
 
     from randomgen import AESCounter
 
+    from statpress.mechanisms.domain.columns import Integer
+    from statpress.mechanisms.domain.contingency_table import ContingencyTable
+    from statpress.mechanisms.domain.domain import Domain
     from statpress.mechanisms.tables.bootstrap import draw_counts
-    from tests.benchmarks.test_sampler_speed import occupied_table
 
-    table, rng = occupied_table(), np.random.Generator(AESCounter())
+    numbers, rng = np.random.default_rng(1), np.random.Generator(AESCounter())
+    sizes = (50, 20, 10, 10)
+    columns = tuple(Integer(name=f"c{i}", lower=0, upper=s - 1) for i, s in enumerate(sizes))
+    domain = Domain(columns)
+    cells = np.sort(numbers.choice(domain.n_cells, 20_000, replace=False))
+    table = ContingencyTable(domain, cells, numbers.integers(1, 2000, 20_000))
     draw_counts(table, Fraction(5, 2), 1000, rng)
-    bare = _least(lambda: rng.integers(0, table.n_records, size=records, dtype=np.int64))
-    spent = _least(lambda: draw_counts(table, Fraction(5, 2), records, rng))
-    return _against(spent, bare)
+    return _against(
+        least(lambda: draw_counts(table, Fraction(5, 2), records, rng))[0],
+        least(lambda: rng.integers(0, table.n_records, size=records, dtype=np.int64))[0],
+    )
 
 
 def replicates(n: int, replicates: int) -> dict[str, float]:
-    """Exact bootstrap resamples of records in a thousand cells."""
-    from tests.benchmarks.test_resampling_speed import resampled, table
+    """Exact bootstrap resamples of records in a thousand cells, as a release draws them."""
+    from randomgen import AESCounter
 
-    counts, rng = table(n, 1000), np.random.Generator(np.random.PCG64(1))
-    few = max(1, replicates // 10)
-    bare = _least(lambda: rng.multinomial(n, counts / n, few))
-    spent = _least(lambda: resampled(counts, replicates, None))
+    from statpress.mechanisms.sampling.record_sampler import BootstrapSampler
+
+    public = np.random.default_rng(1)
+    counts = public.multinomial(n, public.dirichlet(np.ones(1000)))
+    counts = counts[counts > 0]
+    step, few = max(1, (1 << 20) // len(counts)), max(1, replicates // 10)
+    weights = np.empty((step, len(counts)), np.int64)
+
+    def resampled() -> None:
+        sampler, rng = BootstrapSampler(counts), np.random.Generator(AESCounter())
+        for start in range(0, replicates, step):
+            out = weights[: replicates - start]
+            drawn = sampler.draw(min(step, replicates - start), rng, out=out)
+            assert int(drawn.sum()) == n * len(drawn)
+
+    (spent,), (bare,) = least(resampled), least(lambda: public.multinomial(n, counts / n, few))
     return _against(spent, [each * replicates / few for each in bare])
 
 
 def accounting(records: int) -> dict[str, float]:
     """Epsilon of so many draws."""
-    from tests.benchmarks.test_accountant_speed import query
+    from statpress.mechanisms.tables.bootstrap import Bootstrap
+
+    def query(drawn: int) -> None:
+        Bootstrap(1000, drawn).loss(n_records=10**9, n_cells=10**6).epsilon(1e-9)
 
     query(1000)
-    return _against(_least(lambda: query(records)), _least(lambda: query(1001)))
+    return _against(*least(lambda: query(records), lambda: query(1001)))
 
 
 def projection(cells: int) -> dict[str, float]:
     """Noisy cells projected onto a public total."""
     from statpress.mechanisms.postprocessing.consistency import project_to_simplex
-    from tests.benchmarks.test_projection_speed import N_CELLS, estimates
 
-    values, total = estimates("noise", cells)
-    spent = _least(
-        lambda: project_to_simplex(values, total, n_cells=N_CELLS, absent=-5.0), rounds=5
+    values = np.random.default_rng(1).normal(0.0, 100.0, cells)
+    return _against(
+        *least(
+            lambda: project_to_simplex(values, 3 * cells, n_cells=2**60, absent=-5.0),
+            lambda: np.sort(values),
+            rounds=5,
+        )
     )
-    return _against(spent, _least(lambda: np.sort(values), rounds=5))
 
 
 def fit(table: str) -> dict[str, float]:
@@ -102,16 +131,5 @@ def fit(table: str) -> dict[str, float]:
     }
 
 
-def _against(spent: list[float], bare: list[float]) -> dict[str, float]:
+def _against(spent: Sequence[float], bare: Sequence[float]) -> dict[str, float]:
     return {"seconds": spent[0], "cpu_seconds": spent[1], "ratio": spent[1] / bare[1]}
-
-
-def _least(run: Callable[[], object], rounds: int = 3) -> list[float]:
-    """Least seconds, of the wall clock and of all threads."""
-    best = [float("inf")] * 2
-    for _ in range(rounds):
-        wall, work = time.perf_counter(), time.process_time()
-        run()
-        spent = time.perf_counter() - wall, time.process_time() - work
-        best = [min(pair) for pair in zip(best, spent, strict=True)]
-    return best
