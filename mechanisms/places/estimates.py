@@ -361,6 +361,8 @@ class PlaceEstimates:
         sizes: Sequence[int],
         tables: Sequence[LevelTable],
         totals: Mapping[int, Floats],
+        *,
+        at_once: int = AT_ONCE,
     ) -> Self:
         """Combine tables.
 
@@ -369,8 +371,10 @@ class PlaceEstimates:
             sizes: Number of codes of every column.
             tables: What was measured.
             totals: By level public numbers of records float64[n], which are exact.
+            at_once: Cells of all tables of a block of places.
         """
-        blocks = blocks_of(tree, sizes, [(table.level, table.group) for table in tables])
+        asked = [(table.level, table.group) for table in tables]
+        blocks = blocks_of(tree, sizes, asked, at_once)
         nothing = _Parts(0, {}, {})
         made = cls(tree, tuple(sizes), tuple(tables), totals, blocks, nothing)
         return replace(made, top=made._above())
@@ -582,7 +586,9 @@ class PlaceEstimates:
         return found
 
 
-def blocks_of(tree: Tree, sizes: Sequence[int], tables: Sequence[tuple[int, Group]]) -> Blocks:
+def blocks_of(
+    tree: Tree, sizes: Sequence[int], tables: Sequence[tuple[int, Group]], at_once: int = AT_ONCE
+) -> Blocks:
     """How a tree is cut for tables of groups of columns at levels; by the public design only."""
     cells = [
         sum(
@@ -591,7 +597,7 @@ def blocks_of(tree: Tree, sizes: Sequence[int], tables: Sequence[tuple[int, Grou
         )
         for level in range(len(tree.levels))
     ]
-    return Blocks.of(tree, cells, AT_ONCE)
+    return Blocks.of(tree, cells, at_once)
 
 
 def _without(sizes: Sequence[int], group: Group, part: Group) -> int:

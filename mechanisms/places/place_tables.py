@@ -366,6 +366,7 @@ class PlaceTables:
         columns: Names of the product's columns.
         sizes: Number of codes of every column, 1 for that of places.
         public_size: The public number of records, as far as it is known exactly.
+        at_once: Cells of all tables of a block of places.
     """
 
     name: ClassVar[str] = "place_tables"
@@ -392,6 +393,7 @@ class PlaceTables:
     columns: tuple[str, ...] = field(default=(), compare=False)
     sizes: tuple[int, ...] = field(default=(), compare=False)
     public_size: int | None = field(default=None, compare=False)
+    at_once: int = field(default=AT_ONCE, compare=False)
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or not self.tables:
@@ -472,7 +474,8 @@ class PlaceTables:
     @property
     def blocks(self) -> Blocks:
         """How the tree is cut, so that a part of it is worked on at once."""
-        return blocks_of(self.places.tree, self.sizes, [(t.level, t.group) for t in self.tables])
+        asked = [(table.level, table.group) for table in self.tables]
+        return blocks_of(self.places.tree, self.sizes, asked, self.at_once)
 
     @property
     def sensitivity_squared(self) -> int:
@@ -532,7 +535,7 @@ class PlaceTables:
                 noisy[masks == 0] = 0  # an only child's, which are those of its parent
                 values[tables[level]][rows] = noisy
             drawn = [values[each] for each in own]
-            alike[group].carry(drawn, _places_at_once(drawn[0].shape[1:]))
+            alike[group].carry(drawn, _places_at_once(drawn[0].shape[1:], self.at_once))
         return NoisyPlaces(
             coded.domain,
             self.places,
@@ -805,6 +808,6 @@ def _relative(errors: Floats, sizes: Floats, cells: int) -> tuple[tuple[float, f
     return tuple(sorted(found.items()))
 
 
-def _places_at_once(shape: Sequence[int]) -> int:
+def _places_at_once(shape: Sequence[int], at_once: int = AT_ONCE) -> int:
     """Places whose tables of a shape are in memory together."""
-    return max(AT_ONCE // math.prod(shape), 1)
+    return max(at_once // math.prod(shape), 1)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from statpress.mechanisms.domain.columns import Categorical, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.tasks.bundle import rows as writing
 from statpress.tasks.bundle.file_formats import read_batches, schema_of
 from statpress.tasks.bundle.rows import Rows, code_rows, read_records, record_rows, write_rows
@@ -29,17 +30,18 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [row for batch in read_batches(path, schema_of(DOMAIN)) for row in batch.to_pylist()]
 
 
+def decoded(arrays: list[Any]) -> list[Any]:
+    return [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_the_same_rows_come_back(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_rows_come_back(tmp_path: Path, suffix: str) -> None:
     cells = np.arange(DOMAIN.n_cells)
     table = ContingencyTable(DOMAIN, cells, cells % 3 + 1)
-    monkeypatch.setattr(writing, "_CHUNK", 16)  # some batches lack some values
     coded, plain = tmp_path / f"coded.{suffix}", tmp_path / f"plain.{suffix}"
-    write_rows(record_rows(table), coded)
-    monkeypatch.setattr(writing, "_CODED", 0)
-    write_rows(record_rows(table), plain)
+    listed = record_rows(table, 16)  # some batches lack some values
+    write_rows(listed, coded)
+    write_rows(Rows(listed.schema, lambda: map(decoded, listed.batches())), plain)
     assert rows(coded) == rows(plain) and len(rows(coded)) == table.n_records
     found = read_records(coded, DOMAIN)
     assert found[0].tolist() == cells.tolist() and found[1].tolist() == table.counts.tolist()
@@ -75,15 +77,18 @@ def test_a_format_that_does_not_ask_for_codes_is_given_text(
     assert given[0].schema == schema_of(DOMAIN)
 
 
-def test_columns_too_long_for_a_list_are_written_by_what_occurs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cells = np.arange(0, DOMAIN.n_cells, 7)
-    table = ContingencyTable(DOMAIN, cells, np.full(len(cells), 2))
-    write_rows(record_rows(table), tmp_path / "listed.csv")
-    monkeypatch.setattr(writing, "LISTED", 3)
-    write_rows(record_rows(table), tmp_path / "not_listed.csv")
-    assert rows(tmp_path / "not_listed.csv") == rows(tmp_path / "listed.csv")
+def test_columns_too_long_for_a_list_are_written_by_what_occurs(tmp_path: Path) -> None:
+    number = Integer(name="number", lower=0, upper=LISTED, missing=True)
+    domain, path = Domain((DOMAIN.columns[0], number)), tmp_path / "not_listed.csv"
+    cells = np.arange(0, domain.n_cells, domain.n_cells // 50)
+    write_rows(record_rows(ContingencyTable(domain, cells, np.full(len(cells), 2))), path)
+    found = [row for batch in read_batches(path, schema_of(domain)) for row in batch.to_pylist()]
+    expected = []
+    for cell in cells:
+        answer, place = divmod(int(cell), LISTED + 2)
+        text = [*domain.columns[0].categories, None][answer]
+        expected += [{"answer": text, "number": place if place <= LISTED else None}] * 2
+    assert found == expected and {row["answer"] for row in found} >= {"=1", None}
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])

@@ -1,0 +1,18 @@
+"""Packages that are not installed, whatever the environment has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def absent(*names: str) -> Iterator[None]:
+    """Let neither an import nor ``find_spec`` find some packages."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setitem(sys.modules, name, None)
+        yield
