@@ -10,9 +10,10 @@ import pytest
 
 
 @contextmanager
-def absent(*names: str) -> Iterator[None]:
-    """Let neither an import nor ``find_spec`` find some packages."""
+def absent(*names: str, imported_by: str = "") -> Iterator[None]:
+    """Let neither an import nor ``find_spec`` find some packages; a module asks for them again."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, imported_by, raising=False)
         for name in names:
             patch.setitem(sys.modules, name, None)
         yield

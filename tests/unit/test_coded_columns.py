@@ -104,7 +104,9 @@ def test_tables_are_those_of_the_records(
     assert sizes == {f"{i}.codes": N * (1, 2, 1, 1, 4, 1)[i] for i in range(6)}
 
 
-@pytest.mark.parametrize(("most", "tables"), [(1, 780), (512, 300), (contingency_table._SHARED, 155)])
+@pytest.mark.parametrize(
+    ("most", "tables"), [(1, 780), (512, 300), (contingency_table._SHARED, 155)]
+)
 def test_pairs_are_counted_many_at_a_time(most: int, tables: int) -> None:
     pairs = list(itertools.combinations(range(40), 2))
     shared = dict(contingency_table._shared([8] * 40, pairs, most))

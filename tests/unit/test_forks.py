@@ -11,7 +11,6 @@ import pytest
 
 from statpress.tasks.release import plan_page
 
-
 in_forks = functools.partial(plan_page.in_forks, processes=3)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from requirements import needed
 
 from statpress.configs.formats import FORMATS, STAT, fault_of, stored_name
 from statpress.mechanisms.domain.columns import Categorical, Date, Integer
@@ -34,6 +33,10 @@ FLOATS = [0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1, None, 1e22]
 INTEGERS = [2**63 - 1, -(2**63), 0, None]
 DATES = [datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None]
 
+EACH = pytest.mark.parametrize(  # files of Stata and SPSS need an extra
+    "name", [pytest.param(n, marks=pytest.mark.system) if n in STAT else n for n in FORMATS]
+)
+
 
 def known_to(name: str, values: list[Any]) -> list[Any]:
     """The values that a format can hold: what it cannot is refused in a config."""
@@ -41,13 +44,6 @@ def known_to(name: str, values: list[Any]) -> list[Any]:
         return values
     kept = [v for v in values if fault_of(v, name) is None or type(v) is int]
     return [0.0 if v == 0 and type(v) is float else v for v in kept]  # SPSS has no sign of zero
-
-
-@pytest.fixture(autouse=True)
-def installed(request: pytest.FixtureRequest) -> None:
-    """Files of Stata and SPSS need an extra."""
-    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("name") in STAT:
-        needed("pyreadstat")
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:
@@ -59,7 +55,7 @@ def test_every_listed_format_is_registered() -> None:
     assert tuple(REGISTERED) == FORMATS
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_awkward_values_come_back(tmp_path: Path, name: str) -> None:
     rows = 2 * max(map(len, (TEXTS, FLOATS, INTEGERS, DATES)))
     columns = {
@@ -80,7 +76,7 @@ def test_awkward_values_come_back(tmp_path: Path, name: str) -> None:
     assert found["nothing"].null_count == rows
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_records_and_cells_of_awkward_categories_come_back(tmp_path: Path, name: str) -> None:
     texts = tuple(text for text in known_to(name, TEXTS) if text is not None)
     domain = Domain(
@@ -120,7 +116,7 @@ def test_records_and_cells_of_awkward_categories_come_back(tmp_path: Path, name:
     assert outside == sum(value in lost for value in written) > 0
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_the_same_rows_give_the_same_bytes(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +140,7 @@ def test_an_unknown_suffix_is_refused_and_nothing_written(tmp_path: Path, name: 
         read_batches(tmp_path / name, None)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_no_file_is_overwritten(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"t.{name}"
     path.write_bytes(b"theirs")
@@ -153,6 +149,7 @@ def test_no_file_is_overwritten(tmp_path: Path, name: str) -> None:
     assert path.read_bytes() == b"theirs"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", STAT)
 def test_labelled_columns_of_long_names_can_be_written(tmp_path: Path, name: str) -> None:
     """Value labels have the name of their column, for which Stata leaves less room."""
