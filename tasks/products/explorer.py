@@ -170,9 +170,7 @@ def _measured(stated: Mapping[str, Any]) -> str:
     return " ".join(caveats(facts))
 
 
-def _tables(
-    residuals: Residuals, place: Mapping[int, int], most: int
-) -> dict[Group, list[float]]:
+def _tables(residuals: Residuals, place: Mapping[int, int], most: int) -> dict[Group, list[float]]:
     """The cells of the tables that a page has room for, the parts of each among them."""
     held: dict[Group, list[float]] = {}
     n_cells = 0

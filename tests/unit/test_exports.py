@@ -155,12 +155,12 @@ def test_names_are_shortened_and_kept_apart_from_reserved_words() -> None:
     assert fault_of(2**53 + 1, "dta") and not fault_of(-(2**53), "dta")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["dta", "sav"])
 @pytest.mark.parametrize("columns", [{"a b": [1], "a_b": [2]}, {"t": ["", "x"]}])
 def test_a_file_never_loses_a_column_or_a_value_silently(
     tmp_path: Path, name: str, columns: dict[str, list[Any]]
 ) -> None:
-    pytest.importorskip("pyreadstat", reason="the extra 'stat' is not installed")
     with pytest.raises(ConfigError, match=f"cannot be written as {name}"):
         write_rows(value_rows(columns), tmp_path / f"t.{name}")
 

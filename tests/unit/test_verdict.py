@@ -37,12 +37,16 @@ publish: {{directory: releases}}
 """
 
 
-def planned(folder: Path, product: str, **said: Any) -> tuple[Release, Any]:
-    """The release and the plan of one product."""
+def loaded(folder: Path, product: str, **said: Any) -> Release:
     path = folder / "v.yaml"
     fields = {"n": 10_000, "epsilon": 1, "delta": "1e-6", "domain": DOMAIN} | said
     path.write_text(CONFIG.format(product=product, **fields))
-    release = load(path)
+    return load(path)
+
+
+def planned(folder: Path, product: str, **said: Any) -> tuple[Release, Any]:
+    """The release and the plan of one product."""
+    release = loaded(folder, product, **said)
     return release, release.plan()
 
 
@@ -199,7 +203,7 @@ def test_a_config_that_was_charged_before_is_only_warned_of_lost_relations(tmp_p
 
 def test_shares_that_are_left_out_divide_what_the_others_leave(tmp_path: Path) -> None:
     table = "kind: table, mechanism: laplace, columns: "
-    release, _ = planned(
+    release = loaded(
         tmp_path,
         f"{table}[c0], share: 0.4}}\n  q: {{{table}[c1]}}\n  r: {{{table}[c2]}}\n"
         f"  s: {{{table}[c3]",
@@ -208,7 +212,7 @@ def test_shares_that_are_left_out_divide_what_the_others_leave(tmp_path: Path) -
     assert sum(shares) == 1
     assert shares == [Decimal("0.4"), Decimal("0.2"), Decimal("0.2"), Decimal("0.2")]
     assert release.config.publish.formats == ["parquet", "csv"]
-    thirds, _ = planned(tmp_path, f"{table}[c0]}}\n  q: {{{table}[c1]}}\n  r: {{{table}[c2]")
+    thirds = loaded(tmp_path, f"{table}[c0]}}\n  q: {{{table}[c1]}}\n  r: {{{table}[c2]")
     assert sum(request.share for request in thirds.requests) == 1
     assert len({round(float(request.share), 9) for request in thirds.requests}) == 1
 
