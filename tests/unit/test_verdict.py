@@ -131,9 +131,9 @@ def test_a_large_epsilon_is_a_warning_and_does_not_stop(tmp_path: Path) -> None:
 def test_every_refused_product_is_named_and_what_is_accepted_is_said(tmp_path: Path) -> None:
     release, plan = planned(
         tmp_path,
-        "kind: table, mechanism: laplace, columns: [c0, c1, c2]}\n"
-        "  q: {kind: table, mechanism: laplace, columns: [c3, c4, c5]}\n"
-        "  r: {kind: table, mechanism: laplace, columns: [c6]",
+        "kind: table, mechanism: laplace, columns: [c0, c1, c2], share: 0.3}\n"
+        "  q: {kind: table, mechanism: laplace, columns: [c3, c4, c5], share: 0.3}\n"
+        "  r: {kind: table, mechanism: laplace, columns: [c6], share: 0.4",
         epsilon="0.2",
     )
     with pytest.raises(MostlyNoiseError, match=r"'p' would be mostly noise") as caught:
@@ -218,7 +218,7 @@ def test_shares_that_are_left_out_divide_what_the_others_leave(tmp_path: Path) -
 
 
 def test_many_products_that_stop_a_run_share_one_warning(tmp_path: Path) -> None:
-    one = "kind: table, mechanism: laplace, columns: [c0, c1, c2]"
+    one = "kind: table, mechanism: laplace, columns: [c0, c1, c2], share: 0.2"
     product = one + "".join(f"}}\n  p{k}: {{{one}" for k in range(4))
     release, plan = planned(tmp_path, product, epsilon="0.2")
     assert len(warnings(release, plan)) == 5
