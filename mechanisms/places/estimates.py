@@ -362,7 +362,7 @@ class PlaceEstimates:
         tables: Sequence[LevelTable],
         totals: Mapping[int, Floats],
         *,
-        at_once: int = AT_ONCE,
+        at_once: int | None = None,
     ) -> Self:
         """Combine tables.
 
@@ -371,7 +371,7 @@ class PlaceEstimates:
             sizes: Number of codes of every column.
             tables: What was measured.
             totals: By level public numbers of records float64[n], which are exact.
-            at_once: Cells of all tables of a block of places.
+            at_once: Cells of all tables of a block of places, by default ``AT_ONCE``.
         """
         asked = [(table.level, table.group) for table in tables]
         blocks = blocks_of(tree, sizes, asked, at_once)
@@ -587,7 +587,10 @@ class PlaceEstimates:
 
 
 def blocks_of(
-    tree: Tree, sizes: Sequence[int], tables: Sequence[tuple[int, Group]], at_once: int = AT_ONCE
+    tree: Tree,
+    sizes: Sequence[int],
+    tables: Sequence[tuple[int, Group]],
+    at_once: int | None = None,
 ) -> Blocks:
     """How a tree is cut for tables of groups of columns at levels; by the public design only."""
     cells = [
@@ -597,7 +600,7 @@ def blocks_of(
         )
         for level in range(len(tree.levels))
     ]
-    return Blocks.of(tree, cells, at_once)
+    return Blocks.of(tree, cells, at_once or AT_ONCE)
 
 
 def _without(sizes: Sequence[int], group: Group, part: Group) -> int:

@@ -366,7 +366,7 @@ class PlaceTables:
         columns: Names of the product's columns.
         sizes: Number of codes of every column, 1 for that of places.
         public_size: The public number of records, as far as it is known exactly.
-        at_once: Cells of all tables of a block of places.
+        at_once: Cells of all tables of a block of places, by default ``AT_ONCE``.
     """
 
     name: ClassVar[str] = "place_tables"
@@ -393,7 +393,7 @@ class PlaceTables:
     columns: tuple[str, ...] = field(default=(), compare=False)
     sizes: tuple[int, ...] = field(default=(), compare=False)
     public_size: int | None = field(default=None, compare=False)
-    at_once: int = field(default=AT_ONCE, compare=False)
+    at_once: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or not self.tables:
@@ -808,6 +808,6 @@ def _relative(errors: Floats, sizes: Floats, cells: int) -> tuple[tuple[float, f
     return tuple(sorted(found.items()))
 
 
-def _places_at_once(shape: Sequence[int], at_once: int = AT_ONCE) -> int:
+def _places_at_once(shape: Sequence[int], at_once: int | None = None) -> int:
     """Places whose tables of a shape are in memory together."""
-    return max(at_once // math.prod(shape), 1)
+    return max((at_once or AT_ONCE) // math.prod(shape), 1)

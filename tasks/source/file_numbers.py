@@ -18,9 +18,9 @@ IN_MEMORY = 2**20
 """Numbers up to which an array is held in memory."""
 
 
-def bytes_on_disk(numbers: int, in_memory: int = IN_MEMORY) -> int:
+def bytes_on_disk(numbers: int, most: int | None = None) -> int:
     """Size of the file of an array; 0 for one that is held in memory."""
-    return 8 * numbers if numbers > in_memory else 0
+    return 8 * numbers if numbers > (most or IN_MEMORY) else 0
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class FileRoom:
 
     Args:
         folder: Of mode 0700.
-        most: Numbers up to which an array is held in memory.
+        most: Numbers up to which an array is held in memory, by default ``IN_MEMORY``.
     """
 
     folder: Path
-    most: int = IN_MEMORY
+    most: int | None = None
 
     def __call__(self, shape: tuple[int, ...]) -> Numbers:
         """Zeros int64 of a shape.
@@ -44,9 +44,10 @@ class FileRoom:
         if not bytes_on_disk(math.prod(shape), self.most):
             return in_memory(shape)
         path = self.folder / f"{uuid.uuid4().hex}.numbers"
-        zeros = np.zeros(self.most, np.int64)
+        step = self.most or IN_MEMORY
+        zeros = np.zeros(step, np.int64)
         with new_file(path) as file:  # whole, so that no later write finds the disk full
-            for first in range(0, math.prod(shape), self.most):
+            for first in range(0, math.prod(shape), step):
                 write_all(file, zeros[: math.prod(shape) - first].data.cast("B"))
         return FileNumbers(path, shape)
 
