@@ -145,7 +145,7 @@ def test_post_processing_is_a_function_of_the_release() -> None:
 
 
 def test_one_thread_and_two_give_the_same_records() -> None:
-    sizes = (70, 60, 3)
+    sizes = (30, 25, 3)
     coded = in_memory(domain_of(sizes), dependent_codes(2000, sizes, 1))
     mechanism = made(domain_of(sizes), epsilon=5.0, n_records=2000)
     found = []

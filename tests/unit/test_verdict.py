@@ -79,7 +79,8 @@ WIDE = "columns: [c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11]"
          "mostly_noise", "expected interval"),
         ("kind: estimate, statistic: median, columns: [c0]", {"epsilon": "0.001"},
          "mostly_noise", "expected interval"),
-        ("kind: function, target: kde, columns: [c0]", {}, "usable", "from noise"),
+        ("kind: function, target: kde, columns: [c0], degree: 16, order: 4", {}, "usable",
+         "from noise"),
         ("kind: function, target: kde, columns: [c0]", {"epsilon": "0.001"},
          "mostly_noise", "from noise"),
         # How far these are off depends on the data, which no figure stands for.
