@@ -19,7 +19,7 @@ import datetime
 import difflib
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -142,7 +142,13 @@ _PLAIN = re.compile(rf"(?i:(?!({_WORDS})$)[a-z][a-z0-9_]*)(?:[./-][A-Za-z0-9_]+)
 _TAG = "tag:yaml.org,2002:"
 
 
-def with_values(document: Document, changes: Mapping[Place, Any], *, where: str) -> Document:
+def with_values(
+    document: Document,
+    changes: Mapping[Place, Any],
+    *,
+    where: str,
+    written: Callable[[Node], str] | None = None,
+) -> Document:
     """The document with some values changed, each in its place.
 
     Args:
@@ -150,6 +156,7 @@ def with_values(document: Document, changes: Mapping[Place, Any], *, where: str)
         changes: Per path the new value; of the path all but the last key exist. A new key
             comes first in its mapping.
         where: What asks for the changes, for messages.
+        written: Writes YAML of nodes, by default as ruamel.yaml does.
 
     Raises:
         ConfigError: The changed text would not have exactly these values.
@@ -161,7 +168,7 @@ def with_values(document: Document, changes: Mapping[Place, Any], *, where: str)
         root, expected = _changed(root, path, _node(value)), _with(expected, path, value)
     found = None
     with contextlib.suppress(ConfigError):
-        found = parse(_text(root), document.name)
+        found = parse((written or _text)(root), document.name)
     if found is None or repr(found.value) != repr(expected):
         raise ConfigError(
             "The file is laid out such that this value cannot be changed in place.",

@@ -108,8 +108,8 @@ class Document:
         return f"{place} (with {', '.join(within)})" if within else place
 
 
-def parse(text: str, name: str) -> Document:
-    """Parse one YAML document.
+def parse(text: str, name: str, most_repeated: int = _MOST_REPEATED) -> Document:
+    """Parse one YAML document, whose aliases may repeat so many values.
 
     Depth is bounded as the text is scanned, before anything is built from it, since the parser's
     time for what lies within brackets grows with the square of their depth.
@@ -138,7 +138,7 @@ def parse(text: str, name: str) -> Document:
         raise problem
     if root is None:
         raise YamlError("The file is empty.", where=name)
-    builder = _Builder(name)
+    builder = _Builder(name, most_repeated)
     return Document(builder.build(root, ()), name, builder.places, text, root)
 
 
@@ -172,8 +172,8 @@ class _Scanner(RoundTripScanner):
 class _Builder:
     """Turns a node tree into plain values and notes where each one stands."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, most_repeated: int) -> None:
+        self.name, self._most_repeated = name, most_repeated
         self.places: dict[Place, tuple[int, int]] = {}
         self._built: set[int] = set()
         self._repeated = 0
@@ -184,8 +184,9 @@ class _Builder:
             raise YamlError("The file has more than a million values.", where=self.name)
         self._repeated += id(node) in self._built
         self._built.add(id(node))
-        if self._repeated > _MOST_REPEATED:
-            raise YamlError("Its aliases repeat more than 100,000 values.", where=self.name)
+        if self._repeated > self._most_repeated:
+            said = f"Its aliases repeat more than {self._most_repeated:,} values."
+            raise YamlError(said, where=self.name)
         if len(path) > _DEEPEST:
             raise YamlError(_TOO_DEEP, where=self._where(node))
         if isinstance(node, ScalarNode):

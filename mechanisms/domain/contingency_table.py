@@ -136,7 +136,7 @@ def _counter(dtype: str) -> Callable[[NDArray[Any], Counts], None]:
 
 
 def _shared(
-    sizes: Sequence[int], groups: Sequence[tuple[int, ...]]
+    sizes: Sequence[int], groups: Sequence[tuple[int, ...]], most: int = _SHARED
 ) -> Iterator[tuple[tuple[int, ...], list[frozenset[int]]]]:
     """The columns of each table to count, and the groups that are marginals of it.
 
@@ -168,7 +168,7 @@ def _shared(
                 for group in of_column[column]
                 if len(group - columns) == 1
             )
-            fitting = [column for column in completed if cells * sizes[column] <= _SHARED]
+            fitting = [column for column in completed if cells * sizes[column] <= most]
             if not fitting:
                 break
             best = min(fitting, key=lambda column: (-completed[column], sizes[column], column))

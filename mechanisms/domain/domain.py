@@ -659,15 +659,15 @@ class Domain:
             moved[name] = np.where(impossible, np.asarray(code, codes[name].dtype), codes[name])
         return moved
 
-    def possible_cells(self) -> Codes:
-        """int64[n_possible], ascending; for domains that may be listed."""
+    def possible_cells(self, at_once: int = _CHUNK) -> Codes:
+        """Return int64[n_possible], ascending; for domains that may be listed."""
         if not self.zeros:
             return np.arange(self.n_cells)
-        return np.concatenate(list(self._possible_chunks()))
+        return np.concatenate(list(self._possible_chunks(at_once)))
 
-    def _possible_chunks(self) -> Iterator[Codes]:
-        for start in range(0, self.n_cells, _CHUNK):
-            cells = np.arange(start, min(start + _CHUNK, self.n_cells))
+    def _possible_chunks(self, at_once: int) -> Iterator[Codes]:
+        for start in range(0, self.n_cells, at_once):
+            cells = np.arange(start, min(start + at_once, self.n_cells))
             yield cells[self.is_possible(cells)]
 
     def decode(self, cells: Codes) -> dict[str, NDArray[Any]]:

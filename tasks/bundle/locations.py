@@ -391,18 +391,24 @@ class Pace:
         rate: Bytes a second.
         seconds: That the average is taken over.
         total: Seconds that everything may take.
+        clock: Seconds from any point in time.
     """
 
     def __init__(
-        self, rate: float = RATE, seconds: float = SECONDS, total: float = math.inf
+        self,
+        rate: float = RATE,
+        seconds: float = SECONDS,
+        total: float = math.inf,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rate, self._most, self._total = rate, seconds, total
-        self._left, self._since = seconds, time.monotonic()
+        self._rate, self._most, self._total, self._clock = rate, seconds, total, clock
+        self._left, self._since = seconds, clock()
         self._end = self._since + total
 
     def ask(self) -> None:
         """A request begins; what was done since the last one was not waiting."""
-        self._since = time.monotonic()
+        self._since = self._clock()
 
     def answered(self) -> None:
         """A file is answered."""
@@ -414,7 +420,7 @@ class Pace:
 
     def waited(self) -> None:
         """Take off what was waited since the last time."""
-        now = time.monotonic()
+        now = self._clock()
         self._left -= now - self._since
         self._since = now
         if self._left < 0:

@@ -220,15 +220,15 @@ def write_rows(
             file.close()
 
 
-def record_rows(release: ContingencyTable) -> Rows:
-    """Counts expanded to records."""
+def record_rows(release: ContingencyTable, at_once: int = _CHUNK) -> Rows:
+    """Expand counts to records, so many in a batch."""
 
     def batches() -> Iterator[list[Any]]:
         expand = _expander(release.domain)
         ends = np.cumsum(release.counts)
         total = int(ends[-1]) if len(ends) else 0
-        for start in range(0, total, _CHUNK):
-            stop = min(start + _CHUNK, total)
+        for start in range(0, total, at_once):
+            stop = min(start + at_once, total)
             first = int(np.searchsorted(ends, start, side="right"))
             last = int(np.searchsorted(ends, stop, side="left")) + 1
             bounds = np.clip(ends[first:last], start, stop)

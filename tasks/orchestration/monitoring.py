@@ -268,6 +268,8 @@ class DrawingProgress:
         total: So many records and noisy cells will be drawn.
         done: So many were drawn.
         artifact: The id of the progress bar on the server, once it is there.
+        clock: Seconds from any point in time.
+        show: Makes the progress bar, or moves it; by default on the server.
     """
 
     context: RunContext
@@ -275,6 +277,8 @@ class DrawingProgress:
     total: int
     done: int = 0
     artifact: Any = None
+    clock: Callable[[], float] = time.monotonic
+    show: Callable[[RunContext, DrawingProgress], None] | None = None
     _last: float | None = None
 
     @classmethod
@@ -287,13 +291,13 @@ class DrawingProgress:
         """So many more are drawn."""
         self.context.listener.advance(records)
         self.done += records
-        now = time.monotonic()
+        now = self.clock()
         if self._last is None:
             self._last = now
         finished = self.done >= self.total and self.artifact is not None
         if finished or now - self._last >= PROGRESS_SECONDS:
             self._last = now
-            _show_progress(self.context, self)
+            (self.show or _show_progress)(self.context, self)
 
 
 @notice

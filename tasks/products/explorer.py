@@ -91,6 +91,8 @@ def explorer(
     columns: Mapping[str, Distribution],
     records: Path,
     start: str = "",
+    most_cells: int = MOST_CELLS,
+    most_codes: int = MOST_CODES,
 ) -> Explorer | None:
     """The explorer of microdata by marginals.
 
@@ -104,6 +106,8 @@ def explorer(
         columns: By name those to choose from; of these the ones of few cells are taken.
         records: The file of synthetic records.
         start: The fragment of what is shown at first.
+        most_cells: Cells of all tables that the page has.
+        most_codes: Codes of all records that the page has.
 
     Returns:
         None without a column of few cells.
@@ -113,9 +117,9 @@ def explorer(
     if not names:
         return None
     place = {domain.names.index(each): k for k, each in enumerate(names)}
-    tables = _tables(residuals, place)
+    tables = _tables(residuals, place, most_cells)
     n_records = max(size_stated(stated), int(stated["published_records"]))
-    every = math.ceil(n_records * len(names) / MOST_CODES)
+    every = math.ceil(n_records * len(names) / most_codes)
     spread = any("minimum" in fields[each].get("constraints", {}) for each in domain.names)
     codes = read_codes(records, domain, spread=spread, every=every)
     left = [each for each in fields if each not in names]
@@ -166,14 +170,14 @@ def _measured(stated: Mapping[str, Any]) -> str:
     return " ".join(caveats(facts))
 
 
-def _tables(residuals: Residuals, place: Mapping[int, int]) -> dict[Group, list[float]]:
+def _tables(residuals: Residuals, place: Mapping[int, int], most: int) -> dict[Group, list[float]]:
     """The cells of the tables that a page has room for, the parts of each among them."""
     held: dict[Group, list[float]] = {}
     n_cells = 0
     for group in sorted(residuals.values, key=lambda each: (len(each), each)):
         size = math.prod(residuals.sizes[column] for column in group)
         known = len(group) <= _WIDEST and place.keys() >= set(group)
-        if not known or n_cells + size > MOST_CELLS or not held.keys() >= set(parts_of(group)[:-1]):
+        if not known or n_cells + size > most or not held.keys() >= set(parts_of(group)[:-1]):
             continue
         held[group] = residuals.table(group).ravel().round(_DIGITS).tolist()
         n_cells += size

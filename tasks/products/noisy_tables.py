@@ -130,13 +130,13 @@ def _raw(rows: Any) -> NDArray[np.int64]:
     return np.asarray(rows.column("raw").to_numpy(zero_copy_only=False))
 
 
-def written_counts(path: Path, shape: tuple[int, ...]) -> Numbers:
-    """The noisy counts of one table in grid steps; a large one stays in its Parquet file.
+def written_counts(path: Path, shape: tuple[int, ...], at_once: int = AT_ONCE) -> Numbers:
+    """Return the noisy counts of one table in grid steps; a large one stays in its Parquet file.
 
     Raises:
         ValueError: The file does not hold them.
     """
-    if math.prod(shape) <= AT_ONCE or path.suffix != ".parquet":
+    if math.prod(shape) <= at_once or path.suffix != ".parquet":
         (table,) = read_tables(path, [tuple(range(len(shape)))], shape)
         return table
     import pyarrow.parquet

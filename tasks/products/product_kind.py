@@ -60,13 +60,17 @@ class WorkingMemory:
     next_step: str
     files: int = 0
 
-    def check(self, where: str) -> None:
+    def check(self, where: str, there: int | None = None) -> None:
         """Refuse before the charge what could not be post-processed here after it.
+
+        Args:
+            where: Path of the product in the config.
+            there: Bytes of memory that there are, by default this machine's.
 
         Raises:
             ConfigError: The product would not fit into this machine's memory.
         """
-        there = machine_memory()
+        there = machine_memory() if there is None else there
         if self.derive > there:
             raise ConfigError(
                 f"The product needs up to {self.derive / 2**30:,.1f} GiB of memory, for "

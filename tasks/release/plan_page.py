@@ -356,27 +356,37 @@ def offers_of(
 
 
 PATIENCE = 30.0
-"""Seconds that a fork may take longer than five times what this process took for its part."""
+"""Default of ``in_forks``, in seconds."""
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_forks(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """A function of public values, computed in forks of this process where that can be done.
+def in_forks(
+    work: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    processes: int | None = None,
+    patience: float = PATIENCE,
+) -> list[R]:
+    """Compute a function of public values in forks of this process if that can be done.
 
     What a fork does not give, since it failed, was killed or hangs, is computed here.
 
     Args:
         work: Draws nothing, and opens nothing that the forks would share.
         items: What it is called with.
+        processes: Number of processes, by default that of usable processors.
+        patience: Seconds that a fork may take longer than five times what this process took
+            for its part.
     """
     begun = time.monotonic()
-    parts = max(1, min(usable_processors(), len(items))) if sys.platform == "linux" else 1
+    most = usable_processors() if processes is None else processes
+    parts = max(1, min(most, len(items))) if sys.platform == "linux" else 1
     found: dict[int, R] = {}
     forks = [_fork(work, items, range(part, len(items), parts)) for part in range(1, parts)]
     try:
         found |= {number: work(items[number]) for number in range(0, len(items), parts)}
-        patience = PATIENCE + 5 * (time.monotonic() - begun)
+        patience += 5 * (time.monotonic() - begun)
         for _, pipe in forks:
             with suppress(pickle.UnpicklingError, EOFError), os.fdopen(pipe, "rb") as results:
                 if select.select([pipe], [], [], patience)[0]:

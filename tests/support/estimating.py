@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -93,7 +94,13 @@ def target(names: Sequence[str], n: int = 3000, **budget: Any) -> Target:
 
 
 def calibrated(kind: Any, knobs: EstimandKnobs, names: Sequence[str], **budget: Any) -> Any:
-    return kind.calibrate(knobs, target(names, **budget))
+    """Calibrate a mechanism once for all tests that ask for it."""
+    return _calibrated(kind, knobs, tuple(names), tuple(sorted(budget.items())))
+
+
+@functools.cache
+def _calibrated(kind: Any, knobs: EstimandKnobs, names: Sequence[str], budget: Any) -> Any:
+    return kind.calibrate(knobs, target(names, **dict(budget)))
 
 
 def loss_of(mechanism: Any, wanted: Target) -> Any:
@@ -121,7 +128,7 @@ def check_targets(
 def check_round_trip(kind: Any, knobs: EstimandKnobs, names: Sequence[str]) -> None:
     """A description gives back the loss and the estimates."""
     wanted = target(names, **EPSILON_DELTA)
-    made = kind.calibrate(knobs, wanted)
+    made = calibrated(kind, knobs, names, **EPSILON_DELTA)
     described = made.describe()
     rebuilt = kind.from_description(described)
     assert rebuilt.describe() == described

@@ -7,10 +7,7 @@ import logging
 import math
 import os
 import pickle
-import resource
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
 from coded import CodesInMemory
+from small_files import small_files
 
 from statpress.mechanisms.domain import contingency_table
 from statpress.mechanisms.domain.columns import Categorical, Integer
@@ -85,22 +83,11 @@ GROUPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("chunk", "shared"),
-    [
-        (1, 40), (7, 1), (7, 1 << 13),
-        *(
-            pytest.param(*case, marks=pytest.mark.nightly)
-            for case in ((1, 1), (1, 1 << 13), (7, 40))
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("chunks", [1, 7])
 def test_tables_are_those_of_the_records(
-    codes: list[np.ndarray], source: FileSource, tmp_path: Path, monkeypatch: Any, shared: int,
-    chunk: int,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(contingency_table, "_SHARED", shared)
-    monkeypatch.setattr(scanning, "CHUNK", N // chunk + 1)
+    codes: list[np.ndarray], source: FileSource, tmp_path: Path, monkeypatch: Any, chunks: int
+) -> None:
+    monkeypatch.setattr(scanning, "CHUNK", N // chunks + 1)
     on_disk = spill(source, domain_of(*SIZES), n_records=N, folder=tmp_path)
     assert on_disk.n_records == N
     for columns in (on_disk, in_memory(codes)):
@@ -117,24 +104,28 @@ def test_tables_are_those_of_the_records(
     assert sizes == {f"{i}.codes": N * (1, 2, 1, 1, 4, 1)[i] for i in range(6)}
 
 
-def test_pairs_are_counted_many_at_a_time() -> None:
+@pytest.mark.parametrize(
+    ("most", "tables"), [(1, 780), (512, 300), (contingency_table._SHARED, 155)]
+)
+def test_pairs_are_counted_many_at_a_time(most: int, tables: int) -> None:
     pairs = list(itertools.combinations(range(40), 2))
-    shared = dict(contingency_table._shared([8] * 40, pairs))
+    shared = dict(contingency_table._shared([8] * 40, pairs, most))
     assert sum(map(len, shared.values())) == len(pairs)
     assert all(group <= set(columns) for columns, groups in shared.items() for group in groups)
-    assert len(shared) < len(pairs) / 5
-    assert max(math.prod(8 for _ in columns) for columns in shared) <= contingency_table._SHARED
+    assert len(shared) <= tables
+    assert max(math.prod(8 for _ in columns) for columns in shared) <= max(most, 64)
 
 
-def test_memory_is_declared_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_declared_ahead(tmp_path: Path) -> None:
     wide = domain_of(40_000, 30_000, 10)
     check_groups(wide, [(0,), (1, 2), (0, 2)])
     with pytest.raises(DomainTooLargeError, match="c0 40,000, c1 30,000") as caught:
         check_groups(wide, [(2,), (0, 1)])
     assert "1,200,000,000 cells" in str(caught.value) and caught.value.where == "c0"
-    monkeypatch.setattr(contingency_table, "MOST_CELLS", 699_999)
-    with pytest.raises(DomainTooLargeError, match="The 2 tables to measure have 700,000 cells"):
-        check_groups(wide, [(0, 2), (1, 2)])
+    long, most = domain_of(10_000, *[1_000] * 5), [(0, column) for column in range(1, 6)]
+    check_groups(long, most)  # 50,000,000 cells
+    with pytest.raises(DomainTooLargeError, match="The 6 tables to measure have 50,001,000 cells"):
+        check_groups(long, [*most, (1,)])
     for group in ((), (0, 0), (3,), (-1,)):
         with pytest.raises(ValueError, match="distinct positions"):
             check_groups(wide, [group])
@@ -201,16 +192,6 @@ def test_files_are_for_their_owner_only(source: FileSource, tmp_path: Path) -> N
     assert {oct(path.stat().st_mode) for path in folder.iterdir()} == {"0o100600"}
 
 
-@contextmanager
-def small_files(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def refused(kind: type[StatpressError], source: FileSource, folder: Path, **declared: Any) -> str:
     """What is said; the error is of that kind, carries nothing along, and no file is left."""
     arguments = {"n_records": N, "domain": domain_of(*SIZES)} | declared
@@ -224,13 +205,13 @@ def refused(kind: type[StatpressError], source: FileSource, folder: Path, **decl
     return said
 
 
-def test_a_full_disk(source: FileSource, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_full_disk(source: FileSource, tmp_path: Path) -> None:
     with small_files(8):
         said = refused(OutputNotWritableError, source, tmp_path)
     assert "File too large" in said and "Nothing was charged" in said
-    # Known beforehand, from public sizes alone.
-    monkeypatch.setattr(scanning, "open_source", None)
-    said = refused(OutputNotWritableError, source, tmp_path, n_records=2**60)
+    # Known beforehand, from public sizes alone: there is no such source.
+    nowhere = FileSource(str(tmp_path / "nowhere.parquet"), "parquet")
+    said = refused(OutputNotWritableError, nowhere, tmp_path, n_records=2**60)
     assert "No space left on device" in said
 
 
@@ -293,9 +274,12 @@ def test_what_the_engine_says_is_heard_by_the_curator_alone(
     path, folder = tmp_path / "a.parquet", tmp_path / "work"
     folder.mkdir()
     pq.write_table(pa.table({"x": [CANARY]}), path)
-    domain = Domain((Categorical(name="x", categories=("a",), other=True),))
-    with pytest.MonkeyPatch.context() as broken:
-        broken.setattr(Domain, "made_possible", lambda *_: [][0])
-        with caplog.at_level(logging.DEBUG):
-            refused(InternalError, FileSource(str(path), "parquet"), folder, domain=domain)
+
+    class Broken(Domain):
+        def made_possible(self, codes: Any) -> Any:
+            raise IndexError
+
+    domain = Broken((Categorical(name="x", categories=("a",), other=True),))
+    with caplog.at_level(logging.DEBUG):
+        refused(InternalError, FileSource(str(path), "parquet"), folder, domain=domain)
     assert CANARY not in caplog.text

@@ -32,8 +32,9 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from statpress.tasks.source import engine, files
+from statpress.tasks.source import files
 from statpress.tasks.source.aggregates import SourceProfile, Units, count, profile, size_of
+from statpress.tasks.source.engine import Limits
 from statpress.tasks.source.files import FileSource, open_source
 from statpress.tasks.source.scanning import scan_wide
 
@@ -482,9 +483,9 @@ def test_permission_denied(tmp_path: Path, scratch: Path) -> None:
         refusal(SourceUnreadableError, source, DOMAIN, scratch)
 
 
-def test_no_memory(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MEMORY_LIMIT", 1000)
+def test_no_memory(tmp_path: Path, scratch: Path) -> None:
     source = parquet(tmp_path / "a.parquet", state=["CA"] * 200_000, age=list(range(200_000)))
+    source = replace(source, limits=Limits(memory=1000))
     with pytest.raises(OutOfMemoryError, match="says nothing of its files") as caught:
         count(source, DOMAIN, scratch=scratch)
     assert caught.value.__context__ is None

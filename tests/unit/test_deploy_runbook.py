@@ -80,6 +80,7 @@ def test_commands_of_statpress_parse() -> None:
     assert named >= {f"ledger {x}" for x in ("export", "import", "verify", "checkpoint", "void")}
 
 
+@pytest.mark.system
 def test_commands_of_prefect_parse() -> None:
     quoted = list(of("prefect"))
     assert len({tuple(words[:2]) for words in quoted}) >= 6

@@ -13,6 +13,8 @@ from installation import DEPLOY, QUIET, program
 
 from statpress.flows.cli import app
 
+pytestmark = pytest.mark.system
+
 UNITS = sorted(path.name for path in (DEPLOY / "systemd").glob("*.service"))
 
 

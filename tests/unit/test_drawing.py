@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from absence import absent
 from coded import CodesInMemory
 from contract_cases import SERVED, case, planned
 from estimating import seeded
@@ -162,12 +163,10 @@ def test_options_and_environment_say_where(monkeypatch: pytest.MonkeyPatch) -> N
         Parallel.of({"STATPRESS_WORKERS": "3", "STATPRESS_DASK": "tcp://h:1"})
 
 
-def test_dask_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "statpress.tasks.orchestration.drawing_workers.find_spec", lambda name: None
-    )
+def test_dask_is_an_extra(tmp_path: Path) -> None:
     cluster = DaskWorkers("tcp://127.0.0.1:1", str(tmp_path), CuratorLog(tmp_path, RUN))
-    with pytest.raises(DependencyError, match="Dask is not installed"), cluster:
+    missing = pytest.raises(DependencyError, match="Dask is not installed")
+    with absent("prefect_dask"), missing, cluster:
         pass
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from absence import absent
 
 from statpress.configs.loading import load
 from statpress.mechanisms.errors import (
@@ -47,16 +47,19 @@ def loaded(folder: Path, source: str) -> Any:
         ("{path: a.parquet}", "duckdb", "a.parquet"),
         ("{engine: duckdb, path: a.csv, delimiter: ';'}", "duckdb", "a.csv"),
         ("{path: 's3://bucket/a/*.parquet'}", "arrow", "s3://bucket/a/*.parquet"),
-        (POSTGRES, "postgres", "table a.b"),
-        (POSTGRES.replace("env: A_DATABASE", "file: keys/database"), "postgres", "table a.b"),
-        ("{engine: spark, path: people, master: 'local[2]'}", "spark", "people"),
-        ("{engine: spark, table: x.y, remote: 'sc://host:15002'}", "spark", "table x.y"),
-        ("{engine: spark, table: x, remote: 'sc://host:1/;use_ssl=true'}", "spark", "table x"),
+        *(
+            pytest.param(*case, marks=pytest.mark.system)
+            for case in (
+                (POSTGRES, "postgres", "table a.b"),
+                (POSTGRES.replace("env: A_DATABASE", "file: keys/a"), "postgres", "table a.b"),
+                ("{engine: spark, path: people, master: 'local[2]'}", "spark", "people"),
+                ("{engine: spark, table: x.y, remote: 'sc://host:15002'}", "spark", "table x.y"),
+                ("{engine: spark, table: x, remote: 'sc://h:1/;use_ssl=true'}", "spark", "table x"),
+            )
+        ),
     ],
 )
 def test_sources(tmp_path: Path, said: str, reader: str, place: str) -> None:
-    if reader != "duckdb" and reader != "arrow":
-        pytest.importorskip({"postgres": "psycopg", "spark": "pyspark"}[reader])
     release = loaded(tmp_path, said)
     assert (release.config.source.reader, release.config.source.place) == (reader, place)
     assert source_of(release).where.endswith(place)
@@ -93,10 +96,10 @@ def test_what_is_refused_is_not_repeated(tmp_path: Path, said: str) -> None:
     assert "source" in str(caught.value)
 
 
+@pytest.mark.system
 def test_that_there_are_credentials_is_seen_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("psycopg")
     source = source_of(loaded(tmp_path, POSTGRES))
     check = reader_named("postgres").check_place
     monkeypatch.delenv("A_DATABASE", raising=False)
@@ -111,18 +114,14 @@ def test_that_there_are_credentials_is_seen_before_the_start(
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("command", ["validate", "plan"])
 def test_validating_and_planning_open_no_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Not even the variable with the credentials has to be set."""
-    psycopg = pytest.importorskip("psycopg")
+    """The variable with the credentials, without which nobody connects, is not even set."""
     from statpress.flows.cli import app
 
-    def fail(*arguments: Any, **options: Any) -> None:
-        raise AssertionError("a connection was made")
-
-    monkeypatch.setattr(psycopg, "connect", fail)
     monkeypatch.delenv("A_DATABASE", raising=False)
     monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
     loaded(tmp_path, POSTGRES)
@@ -141,10 +140,7 @@ def test_an_extra_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, lacking: str, extra: str
 ) -> None:
     monkeypatch.setenv("A", URL)
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == lacking else found(name)
-    )
-    with pytest.raises(DependencyError, match=f"the extra '{extra}'") as caught:
+    missing = pytest.raises(DependencyError, match=f"the extra '{extra}'")
+    with absent(lacking), missing as caught:
         loaded(tmp_path, f"{{{engine}}}")
     assert caught.value.where.startswith("a.yaml:")

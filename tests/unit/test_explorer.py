@@ -155,15 +155,12 @@ def test_tables_have_the_variances_that_their_errors_follow_from(tmp_path: Path)
     assert data["scale"] == N / 50
 
 
-def test_what_a_page_has_no_room_for_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_page_has_no_room_for_is_said(tmp_path: Path) -> None:
     release = survey((2, 3, 41))
     data = fed(release, tmp_path).data
     assert data["left"] == ["c2"] and [each["name"] for each in data["columns"]] == ["c0", "c1"]
     release = survey((2, 3, 4))
-    monkeypatch.setattr(module, "MOST_CELLS", 18)  # of (2), (3), (4), the sum, and one pair
-    data = fed(release, tmp_path).data
+    data = fed(release, tmp_path, most_cells=18).data  # of (2), (3), (4), the sum, and one pair
     assert "0,1" in data["tables"] and "0,2" not in data["tables"]
     assert data["unmeasured"] == {"0,2": "large", "1,2": "large"}
     apart = replace(release, tables=release.tables[:1])
@@ -171,16 +168,13 @@ def test_what_a_page_has_no_room_for_is_said(
         {"column_1": "c0", "column_2": "c2", "relation": "measured elsewhere"},
         {"column_1": "c1", "column_2": "c2", "relation": "assumed independent"},
     ]
-    monkeypatch.undo()
     data = fed(apart, tmp_path, pairs=rows).data
     assert data["unmeasured"] == {"0,2": "elsewhere", "1,2": "assumed"}
     assert data["origins"].keys() >= {"measured", "pairs", *data["unmeasured"].values()}
 
 
-def test_many_records_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = survey((2, 3, 4))
-    monkeypatch.setattr(module, "MOST_CODES", 3 * N // 10)
-    data = fed(release, tmp_path).data
+def test_many_records_are_thinned(tmp_path: Path) -> None:
+    data = fed(survey((2, 3, 4)), tmp_path, most_codes=3 * N // 10).data
     assert [len(each) for each in data["records"]] == [5] * 3
     assert data["scale"] == N / 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.loading import load
 from statpress.flows.cli.release_commands import plan_or_faults
 from statpress.mechanisms.errors import ConfigError, DependencyError
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.perturbed import GaussianTable
 from statpress.tasks.bundle.rows import value_rows, write_rows
 from statpress.tasks.catalogues import sdmx as sdmx_identifiers
+from statpress.tasks.catalogues.sdmx import Table, measure_in_words
 
 CONFIG = """\
 title: Exports
@@ -155,12 +159,12 @@ def test_names_are_shortened_and_kept_apart_from_reserved_words() -> None:
     assert fault_of(2**53 + 1, "dta") and not fault_of(-(2**53), "dta")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["dta", "sav"])
 @pytest.mark.parametrize("columns", [{"a b": [1], "a_b": [2]}, {"t": ["", "x"]}])
 def test_a_file_never_loses_a_column_or_a_value_silently(
     tmp_path: Path, name: str, columns: dict[str, list[Any]]
 ) -> None:
-    pytest.importorskip("pyreadstat", reason="the extra 'stat' is not installed")
     with pytest.raises(ConfigError, match=f"cannot be written as {name}"):
         write_rows(value_rows(columns), tmp_path / f"t.{name}")
 
@@ -171,3 +175,33 @@ def test_identifiers_of_sdmx_are_valid_and_distinct() -> None:
     assert len({*found}) == len(names)
     assert all(each[0].isalpha() and each.isascii() and " " not in each for each in found)
     assert sdmx_identifiers.codes(["1", "1.0", "1,0", "$", "é"]) == ["1", "1_0", "1_0_2", "$", "e"]
+
+
+# --- what the structure of a table in SDMX says of cells that have no observation
+
+
+N, CELLS = 5000, 3300
+
+
+def table(mechanism: Any) -> Table:
+    expected = mechanism.expected_error(n_records=N, n_cells=CELLS)
+    stated = {
+        "n_records": N,
+        "n_cells": str(CELLS),
+        "unbiased": True,
+        "expected_error": {"uniform_share": expected.uniform_share},
+    }
+    publication: Any = SimpleNamespace(privacy={"products": {"t": stated}})
+    return Table(publication, "t", "t", "T")
+
+
+def test_the_estimate_of_a_cell_that_was_not_drawn_is_stated_for_sums() -> None:
+    drawn = table(Bootstrap("4.93", N))
+    assert drawn.undrawn == pytest.approx(-4.93)
+    assert "a cell without an observation was not drawn: -4.93 records" in measure_in_words(drawn)
+
+
+def test_a_table_of_all_cells_says_nothing_of_others() -> None:
+    noisy = table(GaussianTable.from_description({"scale": "8"}))
+    assert noisy.undrawn == 0
+    assert "not drawn" not in measure_in_words(noisy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -9,13 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from statpress.tasks.release import plan_page
-from statpress.tasks.release.plan_page import in_forks
 
-
-@pytest.fixture(autouse=True)
-def _three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_page, "usable_processors", lambda: 3)
-    monkeypatch.setattr("sys.platform", "linux")
+in_forks = functools.partial(plan_page.in_forks, processes=3)
 
 
 def test_they_come_in_order_from_several_processes() -> None:
@@ -42,9 +38,8 @@ def test_what_a_fork_does_not_give_is_computed_here(fault: Callable[[], None]) -
     assert in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
 
 
-def test_a_fork_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_that_hangs_is_not_waited_for() -> None:
     """As one does whose lock was held by a thread that no fork has."""
-    monkeypatch.setattr(plan_page, "PATIENCE", 0.1)
     here = os.getpid()
 
     def work(item: int) -> int:
@@ -52,7 +47,7 @@ def test_a_fork_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
             signal.pause()
         return item * item
 
-    assert in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
+    assert in_forks(work, range(6), patience=0.1) == [0, 1, 4, 9, 16, 25]
 
 
 def test_an_error_is_raised_here() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import time
 from pathlib import Path
@@ -9,17 +10,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from requirements import needed
 
 from statpress.configs.formats import FORMATS, STAT, fault_of, stored_name
 from statpress.mechanisms.domain.columns import Categorical, Date, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.domain import LISTED, Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.bundle import rows as writing
 from statpress.tasks.bundle.file_formats import FORMATS as REGISTERED
-from statpress.tasks.bundle.file_formats import read_batches
+from statpress.tasks.bundle.file_formats import read_batches, schema_of
 from statpress.tasks.bundle.rows import (
+    Rows,
     cell_rows,
+    code_rows,
     read_counts,
     read_records,
     record_rows,
@@ -34,6 +39,10 @@ FLOATS = [0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1, None, 1e22]
 INTEGERS = [2**63 - 1, -(2**63), 0, None]
 DATES = [datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None]
 
+EACH = pytest.mark.parametrize(  # files of Stata and SPSS need an extra
+    "name", [pytest.param(n, marks=pytest.mark.system) if n in STAT else n for n in FORMATS]
+)
+
 
 def known_to(name: str, values: list[Any]) -> list[Any]:
     """The values that a format can hold: what it cannot is refused in a config."""
@@ -41,13 +50,6 @@ def known_to(name: str, values: list[Any]) -> list[Any]:
         return values
     kept = [v for v in values if fault_of(v, name) is None or type(v) is int]
     return [0.0 if v == 0 and type(v) is float else v for v in kept]  # SPSS has no sign of zero
-
-
-@pytest.fixture(autouse=True)
-def installed(request: pytest.FixtureRequest) -> None:
-    """Files of Stata and SPSS need an extra."""
-    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("name") in STAT:
-        needed("pyreadstat")
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:
@@ -59,7 +61,7 @@ def test_every_listed_format_is_registered() -> None:
     assert tuple(REGISTERED) == FORMATS
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_awkward_values_come_back(tmp_path: Path, name: str) -> None:
     rows = 2 * max(map(len, (TEXTS, FLOATS, INTEGERS, DATES)))
     columns = {
@@ -80,7 +82,7 @@ def test_awkward_values_come_back(tmp_path: Path, name: str) -> None:
     assert found["nothing"].null_count == rows
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_records_and_cells_of_awkward_categories_come_back(tmp_path: Path, name: str) -> None:
     texts = tuple(text for text in known_to(name, TEXTS) if text is not None)
     domain = Domain(
@@ -120,7 +122,7 @@ def test_records_and_cells_of_awkward_categories_come_back(tmp_path: Path, name:
     assert outside == sum(value in lost for value in written) > 0
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_the_same_rows_give_the_same_bytes(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +146,7 @@ def test_an_unknown_suffix_is_refused_and_nothing_written(tmp_path: Path, name: 
         read_batches(tmp_path / name, None)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@EACH
 def test_no_file_is_overwritten(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"t.{name}"
     path.write_bytes(b"theirs")
@@ -153,6 +155,7 @@ def test_no_file_is_overwritten(tmp_path: Path, name: str) -> None:
     assert path.read_bytes() == b"theirs"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", STAT)
 def test_labelled_columns_of_long_names_can_be_written(tmp_path: Path, name: str) -> None:
     """Value labels have the name of their column, for which Stata leaves less room."""
@@ -199,3 +202,143 @@ def test_a_long_parquet_file_is_read_in_bounded_memory(tmp_path: Path) -> None:
         most = max(most, pa.total_allocated_bytes() - before)
     assert rows == 48 * 2**17 and path.stat().st_size > 32 * 2**20
     assert most < path.stat().st_size / 2
+
+
+# --- text that is written with a dictionary reads as what was written without one
+
+
+DOMAIN = Domain(
+    (
+        Categorical(name="answer", categories=("=1", "'=1", "", "no", 'q"x'), missing=True),
+        Categorical(name="place", categories=("a", "b"), other=True),
+        Integer(name="age", lower=0, upper=3),
+    )
+)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [row for batch in read_batches(path, schema_of(DOMAIN)) for row in batch.to_pylist()]
+
+
+def decoded(arrays: list[Any]) -> list[Any]:
+    return [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_the_same_rows_come_back(tmp_path: Path, suffix: str) -> None:
+    cells = np.arange(DOMAIN.n_cells)
+    table = ContingencyTable(DOMAIN, cells, cells % 3 + 1)
+    coded, plain = tmp_path / f"coded.{suffix}", tmp_path / f"plain.{suffix}"
+    listed = record_rows(table, 16)  # some batches lack some values
+    write_rows(listed, coded)
+    write_rows(Rows(listed.schema, lambda: map(decoded, listed.batches())), plain)
+    assert rows(coded) == rows(plain) and len(rows(coded)) == table.n_records
+    found = read_records(coded, DOMAIN)
+    assert found[0].tolist() == cells.tolist() and found[1].tolist() == table.counts.tolist()
+    if suffix == "csv":
+        assert coded.read_bytes() == plain.read_bytes()
+    else:
+        schema = pq.read_schema(coded)
+        assert schema.remove_metadata() == pq.read_schema(plain).remove_metadata()
+        with pq.ParquetFile(coded) as file:
+            assert "RLE_DICTIONARY" in file.metadata.row_group(0).column(0).encodings
+
+
+def test_a_format_that_does_not_ask_for_codes_is_given_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    class Form:
+        coded_text = labelled = False
+
+        def open_writer(self, sink: Any, schema: Any) -> Any:
+            return self
+
+        def write(self, batch: Any) -> None:
+            given.append(batch)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(writing, "format_of", lambda path: Form())
+    codes = [np.arange(3) % column.size for column in DOMAIN.columns]
+    write_rows(code_rows(DOMAIN, codes), tmp_path / "any")
+    assert given[0].schema == schema_of(DOMAIN)
+
+
+def test_columns_too_long_for_a_list_are_written_by_what_occurs(tmp_path: Path) -> None:
+    number = Integer(name="number", lower=0, upper=LISTED, missing=True)
+    domain, path = Domain((DOMAIN.columns[0], number)), tmp_path / "not_listed.csv"
+    cells = np.arange(0, domain.n_cells, domain.n_cells // 50)
+    write_rows(record_rows(ContingencyTable(domain, cells, np.full(len(cells), 2))), path)
+    found = [row for batch in read_batches(path, schema_of(domain)) for row in batch.to_pylist()]
+    expected = []
+    for cell in cells:
+        answer, place = divmod(int(cell), LISTED + 2)
+        text = [*domain.columns[0].categories, None][answer]
+        expected += [{"answer": text, "number": place if place <= LISTED else None}] * 2
+    assert found == expected and {row["answer"] for row in found} >= {"=1", None}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_file_without_rows_has_its_columns(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"none.{suffix}"
+    write_rows(code_rows(DOMAIN, [np.zeros(0, np.uint8)] * 3), path)
+    write_rows(Rows(schema_of(DOMAIN), lambda: iter([])), tmp_path / f"nothing.{suffix}")
+    assert rows(path) == []
+    if suffix == "parquet":
+        for each in (path, tmp_path / "nothing.parquet"):
+            assert pq.read_schema(each).remove_metadata() == schema_of(DOMAIN)
+
+
+# --- no text in a CSV file of a bundle is a formula to a spreadsheet, and none is lost
+
+
+TEXTS = [
+    '=HYPERLINK("http://x","y")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=", "'=1", "''=1",
+    "'plain", "'", "plain", "a=b", "1 - 2", "", None, "=1\n=2", "é=", " =1",
+]  # fmt: skip
+NUMBERS = [-1.5 * i for i in range(len(TEXTS))]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("csv") / "cells.csv"
+    write_rows(value_rows({"text": TEXTS, "number": NUMBERS}), path)
+    return path
+
+
+def test_text_does_not_begin_as_a_formula(written: Path) -> None:
+    with written.open(newline="", encoding="utf-8") as file:
+        cells = [row["text"] for row in csv.DictReader(file)]
+    assert len(cells) == len(TEXTS)
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert cells[:8] == ["'" + text for text in TEXTS[:8]]  # type: ignore[operator]
+    assert cells[9:14] == TEXTS[9:14]
+
+
+def test_numbers_stay_numbers(written: Path) -> None:
+    with written.open(newline="", encoding="utf-8") as file:
+        assert [float(row["number"]) for row in csv.DictReader(file)] == NUMBERS
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema([("text", pa.string())])])
+def test_reading_gives_the_text_back(written: Path, schema: pa.Schema | None) -> None:
+    read = [value for batch in read_batches(written, schema) for value in batch["text"].to_pylist()]
+    assert read == TEXTS
+
+
+def test_files_from_before_the_rule_are_read_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "old.csv"
+    path.write_text('"text"\n"=1"\n"-1 to 0"\n"\'quoted\'"\n')
+    (batch,) = read_batches(path, pa.schema([("text", pa.string())]))
+    assert batch["text"].to_pylist() == ["=1", "-1 to 0", "'quoted'"]
+
+
+@pytest.mark.parametrize("name", ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+def test_a_header_that_is_a_formula_is_not_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be written as csv: .* for a formula"):
+        write_rows(value_rows({"text": TEXTS, name: NUMBERS}), tmp_path / "cells.csv")
+    write_rows(value_rows({"text": TEXTS, name: NUMBERS}), tmp_path / "cells.parquet")
+    write_rows(value_rows({"text": TEXTS, f"'{name}": NUMBERS}), tmp_path / "text.csv")

@@ -339,6 +339,7 @@ def test_boundaries_lie_in_files_of_a_known_ending(tmp_path: Path) -> None:
         bounded(tmp_path, feature("A"), name="b.json")
 
 
+@pytest.mark.system
 def test_outlines_that_files_of_stata_cannot_hold_are_refused(tmp_path: Path) -> None:
     """Before the charge: the file would be refused when it is written."""
     lines = ["place,outline", f"A,M0 0l{'1 1 ' * 500}1 1z", "B,M0 0l1 0 0 1z", "C,M0 0l1 0 0 1z"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,21 @@ pay,numeric,,0,,
 GIVEN = ("--n-records=400", "--epsilon=1", "--delta=1e-6", "--dataset=panel", "--source=data/p.csv")
 
 
-class Terminal(io.StringIO):
-    """Somebody who types."""
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let somebody type a text, at a terminal or not."""
 
-    def isatty(self) -> bool:
-        return True
+    class Typed(io.StringIO):
+        terminal = True
+
+        def isatty(self) -> bool:
+            return self.terminal
+
+    def type_in(text: str, terminal: bool = True) -> None:
+        monkeypatch.setattr("sys.stdin", stdin := Typed(text))
+        stdin.terminal = terminal
+
+    return type_in
 
 
 @pytest.fixture
@@ -98,12 +109,11 @@ def test_nothing_is_overwritten_or_half_written(folder: Path) -> None:
 
 
 def test_somebody_at_a_terminal_is_asked(
-    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+    folder: Path, capsys: Any, typed: Callable[..., None]
 ) -> None:
     answers = ["Panel", "panel", "p.csv", "few", "400", "1", ""]
     answers += ["Office of Numbers", "", "CC BY", "CC-BY-4.0", "sex", "categorical", "f|m", ""]
-    typed = Terminal("\n".join([*answers, "yes", "Sex", "", "", ""]))
-    monkeypatch.setattr("sys.stdin", typed)
+    typed("\n".join([*answers, "yes", "Sex", "", "", ""]))
     say("init", "--json")
     said = capsys.readouterr()
     assert [blank["key"] for blank in json.loads(said.out)["blanks"]] == ["budget.delta"]
@@ -111,10 +121,10 @@ def test_somebody_at_a_terminal_is_asked(
     text = (folder / "release.yaml").read_text()
     assert "sex: {type: categorical, categories: [f, m], missing: true, label: Sex}" in text
     assert "publisher: {name: Office of Numbers}\n  licence: CC-BY-4.0\n" in text
-    monkeypatch.setattr("sys.stdin", Terminal("Panel\npanel\n"))
+    typed("Panel\npanel\n")
     with pytest.raises(DescriptionError, match="ended early"):
         say("init", "--output", "r.yaml")
-    monkeypatch.setattr("sys.stdin", io.StringIO("Panel\n"))
+    typed("Panel\n", terminal=False)
     with pytest.raises(StatpressError, match="nobody is at a terminal"):
         say("init", "--output", "r.yaml")
     assert not (folder / "r.yaml").exists()

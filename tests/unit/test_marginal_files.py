@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from coded import CodesInMemory, domain_of
 from contract_cases import planned
 from estimating import seeded
 
-from statpress.configs.formats import DEFAULT, FORMATS
+from statpress.configs.formats import DEFAULT
 from statpress.configs.release_config import PublishConfig
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -26,8 +25,7 @@ from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.products import marginal_product as module
 from statpress.tasks.products.product_kind import kind_of, machine_memory
 
-INSTALLED = FORMATS if find_spec("pyreadstat") else DEFAULT
-PUBLISH = PublishConfig(directory="releases", formats=list(INSTALLED), plots=False)
+PUBLISH = PublishConfig(directory="releases", formats=list(DEFAULT), plots=False)
 WIDTH = 10
 
 

@@ -138,9 +138,7 @@ def test_markup_in_names_is_shown_as_text() -> None:
     assert escaped("a|b_<i>[x](y)") == r"a\|b\_\<i\>\[x\]\(y\)"
 
 
-def test_progress_speaks_up_only_when_drawing_takes_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_speaks_up_only_when_drawing_takes_long(tmp_path: Path) -> None:
     told: list[float] = []
     clock = [0.0]
 
@@ -148,10 +146,8 @@ def test_progress_speaks_up_only_when_drawing_takes_long(
         progress.artifact = progress.artifact or "made"
         told.append(progress.done / progress.total)
 
-    monkeypatch.setattr(monitoring, "_show_progress", show)
-    monkeypatch.setattr(monitoring.time, "monotonic", lambda: clock[0])
     for pace, expected in ((0.1, []), (1.0, [0.6, 1.0])):
-        progress = DrawingProgress(context_in(tmp_path), "x", 10)
+        progress = DrawingProgress(context_in(tmp_path), "x", 10, clock=lambda: clock[0], show=show)
         told.clear()
         for _ in range(10):
             progress(1)

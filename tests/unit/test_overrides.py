@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from statpress.configs import order
 from statpress.configs.loading import Release, load
 from statpress.configs.order import flow_text, from_environment, from_options, with_values
-from statpress.configs.yaml_text import parse
+from statpress.configs.yaml_text import Place, parse
 from statpress.flows.deployed import from_scalars
 from statpress.mechanisms import errors
 
@@ -353,16 +353,16 @@ def test_a_document_takes_one_change_after_another() -> None:
     assert all(f"# {said}\n" in once for said in ("before more", "first", "c", "next", "end"))
 
 
-def test_a_change_that_would_alter_another_value_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest = order._text
-    for broken in (lambda text: text.replace("n_records: 5", "n_records: 6"), lambda text: "]"):
-        with monkeypatch.context() as patched:
-            patched.setattr(order, "_text", lambda root, broken=broken: broken(honest(root)))
-            with pytest.raises(errors.ConfigError, match="laid out") as caught:
-                changed(tmp_path, "publish.directory=e")
-        assert caught.value.where == "--set publish.directory (for c.yaml)"
+@pytest.mark.parametrize("broken", [("n_records: 5", "n_records: 6"), ("n_records", "]")])
+def test_a_change_that_would_alter_another_value_is_refused(broken: tuple[str, str]) -> None:
+    document = parse("n_records: 5\npublish: {directory: d}\n", "c.yaml")
+    change: dict[Place, Any] = {("publish", "directory"): "e"}
+    assert with_values(document, change, where="here").value["publish"] == {"directory": "e"}
+    with pytest.raises(errors.ConfigError, match="laid out") as caught:
+        with_values(
+            document, change, where="here", written=lambda root: order._text(root).replace(*broken)
+        )
+    assert caught.value.where == "here"
 
 
 @given(VALUES)

@@ -16,13 +16,11 @@ from geographies import of_tree, random_tree, tree_of
 
 from statpress.mechanisms.errors import DomainTooLargeError
 from statpress.mechanisms.mechanism import Target
-from statpress.mechanisms.places import estimates as module
 from statpress.mechanisms.places.estimates import LevelTable, PlaceEstimates, TreeWeights
-from statpress.mechanisms.places.place_tables import PlaceTables, PlaceTablesKnobs
+from statpress.mechanisms.places.place_tables import MOST_CELLS, PlaceTables, PlaceTablesKnobs
 from statpress.mechanisms.places.readable import read_tables
 from statpress.mechanisms.places.tree import Blocks, Tree
-from statpress.tasks.products import noisy_tables as published
-from statpress.tasks.source import file_numbers
+from statpress.tasks.products.noisy_tables import written_counts
 from statpress.tasks.source.file_numbers import FileNumbers, FileRoom
 
 AT_ONCE, SIZES = (1, 30, 120), (2, 3, 2)
@@ -82,7 +80,7 @@ def test_blocks_are_all_places_once(most: int) -> None:
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(s, marks=pytest.mark.nightly) for s in range(2, 6))]
 )
-def test_every_number_is_that_of_the_whole_tree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_number_is_that_of_the_whole_tree(seed: int) -> None:
     """Bit by bit, with places that were not measured, and with public totals."""
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, 4)
@@ -96,8 +94,7 @@ def test_every_number_is_that_of_the_whole_tree(seed: int, monkeypatch: pytest.M
     unions = [rng.random(tree.sizes[-1]) < part for part in (0.1, 0.5, 0.9)]
     cuts = set()
     for most in AT_ONCE:
-        monkeypatch.setattr(module, "AT_ONCE", most)
-        found = PlaceEstimates.of(tree, SIZES, tables, totals)
+        found = PlaceEstimates.of(tree, SIZES, tables, totals, at_once=most)
         cuts.add(found.blocks.cut)
         for table in tables:
             assert same(*(each.table(table.level, table.group) for each in (found, whole)))
@@ -120,10 +117,9 @@ def test_forgetting_what_lies_below_the_cut_would_be_seen(monkeypatch: pytest.Mo
     tree = random_tree(rng, 4)
     tables, total = noisy_tables(rng, tree)
     whole = PlaceEstimates.of(tree, SIZES, tables, {0: total})
-    monkeypatch.setattr(module, "AT_ONCE", 1)
     of = TreeWeights.of
     monkeypatch.setattr(TreeWeights, "of", lambda *args, leaves=None, **more: of(*args, **more))
-    found = PlaceEstimates.of(tree, SIZES, tables, {0: total})
+    found = PlaceEstimates.of(tree, SIZES, tables, {0: total}, at_once=1)
     assert not all(
         same(found.variances(t.level, t.group), whole.variances(t.level, t.group)) for t in tables
     )
@@ -132,7 +128,7 @@ def test_forgetting_what_lies_below_the_cut_would_be_seen(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(s, marks=pytest.mark.nightly) for s in (2, 3))]
 )
-def test_tables_to_read_add_up_across_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_to_read_add_up_across_blocks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, 4, 4)
     groups = [((0, 1), (2,)), ((0, 1), (2,)), ((0, 1), ()), ((0,),)]
@@ -147,8 +143,8 @@ def test_tables_to_read_add_up_across_blocks(seed: int, monkeypatch: pytest.Monk
         counts = exact.sum(axis=others)
         noisy = counts + rng.normal(size=counts.shape)
         tables.append(LevelTable(level, group, np.ones(tree.sizes[level]), noisy))
-    monkeypatch.setattr(module, "AT_ONCE", 12)
-    estimates = PlaceEstimates.of(tree, SIZES, tables, {0: np.array([truth.sum()])})
+    total = np.array([truth.sum()])
+    estimates = PlaceEstimates.of(tree, SIZES, tables, {0: total}, at_once=12)
     assert estimates.blocks.cut < 3
     found: list[Any] = read_tables(estimates, asked, None, int(truth.sum()))
     for (level, group), own in zip(asked, found, strict=True):
@@ -162,28 +158,28 @@ def test_tables_to_read_add_up_across_blocks(seed: int, monkeypatch: pytest.Monk
                 assert np.array_equal(own, upper.sum(axis=gone))
 
 
-def made_for(tree: Tree) -> tuple[PlaceTables, Any]:
-    domain = domain_of([tree.sizes[-1], 2, 3])
+def made_for(tree: Tree, *sizes: int) -> tuple[PlaceTables, Any]:
+    sizes = sizes or (2, 3)
+    domain = domain_of([tree.sizes[-1], *sizes])
     at: Any = {"level1": [["c1", "c2"]], "level2": [["c1"], ["c2"]], "level3": [["c1", "c2"]]}
     target = Target(
         n_cells=domain.n_possible, domain=domain, epsilon=1.0, delta=1e-6, n_records=500
     )
     made = PlaceTables.calibrate(PlaceTablesKnobs(at=at, geography=of_tree("c0", tree)), target)
     rng = np.random.default_rng(0)
-    codes = np.stack([rng.integers(0, k, 500) for k in (tree.sizes[-1], 2, 3)], axis=1)
-    return made, in_memory(domain, codes.astype(np.uint8))
+    codes = np.stack([rng.integers(0, k, 500) for k in (tree.sizes[-1], *sizes)], axis=1)
+    return made, in_memory(domain, codes.astype(np.uint16))
 
 
-def test_a_release_in_blocks_counts_and_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_in_blocks_counts_and_draws_the_same() -> None:
     tree = random_tree(np.random.default_rng(8), 4)
     made, coded = made_for(tree)
     plain = WithoutNoise()
     whole = made.release(coded, plain)
     for most in AT_ONCE:
-        monkeypatch.setattr(module, "AT_ONCE", most)
-        rng = WithoutNoise()
-        found = made.release(coded, rng)
-        assert made.blocks.cut < 3
+        rng, parted = WithoutNoise(), dataclasses.replace(made, at_once=most)
+        found = parted.release(coded, rng)
+        assert parted.blocks.cut < 3 == made.blocks.cut
         assert all(same(*each) for each in zip(found.values, whole.values, strict=True))
         drawn = [
             {sigma: sum(n for s, n in each.asked if s == sigma) for sigma, _ in each.asked}
@@ -193,23 +189,19 @@ def test_a_release_in_blocks_counts_and_draws_the_same(monkeypatch: pytest.Monke
         assert found.digest() == whole.digest()
 
 
-def test_the_limit_is_of_what_is_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_of_what_is_worked_on_at_once() -> None:
     """Not of all places; a place with too many others directly in it is named by its level."""
     levels = ["level0", "level1", "level2", "level3"]
-    limit = "statpress.mechanisms.places.place_tables.MOST_CELLS"
-    monkeypatch.setattr(module, "AT_ONCE", 56)
-    monkeypatch.setattr(limit, 60)
-    halves = [np.repeat(np.arange(n), 2).tolist() for n in (4, 8)]
-    made, _ = made_for(tree_of(levels, [0] * 4, *halves))
-    assert made.rows(n_cells=0) > 60
+    halves = [np.repeat(np.arange(n), 2).tolist() for n in (20, 40)]
+    made, _ = made_for(tree_of(levels, [0] * 20, *halves), 1000, 1000)
+    assert made.rows(n_cells=0) > MOST_CELLS > made.blocks.largest
     with pytest.raises(DomainTooLargeError, match="one place of the level 'level2'") as refused:
-        made_for(tree_of(levels, [0], [0], [0] * 20))
+        made_for(tree_of(levels, [0], [0], [0] * 60), 1000, 1000)
     assert "levels between" in refused.value.next_step
 
 
-def test_large_arrays_lie_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_numbers, "IN_MEMORY", 10)
-    room = FileRoom(tmp_path)
+def test_large_arrays_lie_in_the_folder(tmp_path: Path) -> None:
+    room = FileRoom(tmp_path, most=10)
     assert isinstance(room((5, 2)), np.ndarray) and not list(tmp_path.iterdir())
     numbers = room((7, 2, 3))
     assert isinstance(numbers, FileNumbers)
@@ -223,17 +215,14 @@ def test_large_arrays_lie_in_the_folder(tmp_path: Path, monkeypatch: pytest.Monk
         numbers[::2]
 
 
-def test_a_release_with_large_arrays_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_with_large_arrays_is_the_same(tmp_path: Path) -> None:
     tree = random_tree(np.random.default_rng(8), 4)
     made, coded = made_for(tree)
     whole = made.release(coded, WithoutNoise())
     read = whole.whole_numbers(whole.estimates())
-    monkeypatch.setattr(file_numbers, "IN_MEMORY", 10)
 
     class OnDisk(type(coded)):  # type: ignore[misc]
-        room = FileRoom(tmp_path)
+        room = FileRoom(tmp_path, most=10)
 
     fields = {f.name: getattr(coded, f.name) for f in dataclasses.fields(coded)}
     found = made.release(OnDisk(**fields), WithoutNoise())
@@ -243,21 +232,18 @@ def test_a_release_with_large_arrays_is_the_same(
         assert (one is None) == (other is None) and (one is None or same(one[:], other[:]))
 
 
-def test_large_published_counts_stay_in_their_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_published_counts_stay_in_their_file(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     table = pa.table({"raw": np.arange(60), "other": np.zeros(60)})
     pyarrow.parquet.write_table(table, path, row_group_size=7)
-    monkeypatch.setattr(published, "AT_ONCE", 10)
-    found: Any = published.written_counts(path, (10, 2, 3))
+    found: Any = written_counts(path, (10, 2, 3), 10)
     whole = np.arange(60).reshape(10, 2, 3)
     assert not isinstance(found, np.ndarray)
     for first in range(10):
         for last in range(first + 1, 11):
             assert np.array_equal(found[first:last], whole[first:last])
     with pytest.raises(ValueError, match="as many cells"):
-        published.written_counts(path, (11, 2, 3))
+        written_counts(path, (11, 2, 3), 10)
     pyarrow.parquet.write_table(pa.table({"raw": pa.array([1, None] * 30)}), path)
     with pytest.raises(ValueError, match="nulls"):
-        published.written_counts(path, (10, 2, 3))[0:1]
+        written_counts(path, (10, 2, 3), 10)[0:1]

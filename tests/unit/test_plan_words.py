@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from requirements import needed
 
 from statpress.configs.loading import load
 from statpress.flows.cli.plan_command import plan_report
@@ -17,20 +16,27 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 ESTIMATES = CONFIGS / "census2000_estimates.yaml"
-NIGHTLY = pytest.param(ESTIMATES, None, marks=pytest.mark.nightly)
+POSTGRES = CONFIGS / "postgres_example.yaml"  # needs an extra
 MEAN = "  mean: {kind: estimate, statistic: mean, columns: [lweekinc]}\n"
 
 
 @pytest.mark.parametrize(
     ("path", "products"),
-    [(ESTIMATES, MEAN), *(NIGHTLY if path == ESTIMATES else (path, None) for path in SHIPPED)],
+    [
+        (ESTIMATES, MEAN),
+        pytest.param(ESTIMATES, None, marks=pytest.mark.nightly),
+        *(
+            pytest.param(path, None, marks=[pytest.mark.system] * (path == POSTGRES))
+            for path in SHIPPED
+            if path != ESTIMATES
+        ),
+    ],
     ids=lambda each: each.stem if isinstance(each, Path) else "",
 )
 def test_names_for_programs_and_large_fractions_reach_no_person(
     path: Path, products: str | None, tmp_path: Path
 ) -> None:
     """In the plans of the configs that are shipped; in CI of one estimate only."""
-    needed("psycopg")  # of one of the configs
     if products is not None:
         text = path.read_text()
         own = text[text.index("  pay:") : text.index("checks:")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,14 @@ from statpress.mechanisms.registry import KINDS as CORE_KINDS
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.pages.blocks import Page
 from statpress.tasks.pages.rendering import rendered
-from statpress.tasks.products import product_kind
 from statpress.tasks.products.product_kind import KINDS, kind_named, kind_of, private_input
 from statpress.tasks.products.true_errors import TrueErrors
 
-FORMATS = [form for form in KNOWN if form not in STAT or importlib.util.find_spec("pyreadstat")]
+FORMATS = [form for form in KNOWN if form not in STAT]
 PUBLISH = PublishConfig(directory="releases", formats=FORMATS, plots=False)
+EVERY = pytest.mark.parametrize(  # those of Stata and SPSS need an extra
+    "formats", [FORMATS, pytest.param(list(STAT), marks=pytest.mark.system)], ids=["core", "stat"]
+)
 EACH = pytest.mark.parametrize(("name", "kind"), SERVED)
 
 
@@ -64,25 +65,27 @@ def test_a_kind_for_one_mechanism_is_found_by_its_name_only() -> None:
     assert kind_named("table", "gaussian") is KINDS["table"]
 
 
+@EVERY
 @EACH
-def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
+def test_its_files_are_whole(name: str, kind: str, formats: list[str], tmp_path: Path) -> None:
+    publish = PublishConfig(directory="releases", formats=formats, plots=False)
     (tmp_path / "data").mkdir()
     product, raw, derived = released(name, kind)
     assert kind_of(product).core.name == kind
     planned_files = kind_of(product).publication(product)
-    planned_files.rehearse(tmp_path, PUBLISH, "products.p")
+    planned_files.rehearse(tmp_path, publish, "products.p")
     assert files(tmp_path) == set()  # nothing is left of it
     written: list[int] = []
     publication = kind_of(product).publication(product, derived)
-    publication.write(tmp_path, PUBLISH, written.append)
-    profiles, rows = publication.profile(tmp_path, PUBLISH)
+    publication.write(tmp_path, publish, written.append)
+    profiles, rows = publication.profile(tmp_path, publish)
     assert (
         set(profiles)
         == set(rows)
         == {
             table.path(tmp_path, suffix).name
             for table in planned_files.tables
-            for suffix in FORMATS
+            for suffix in formats
         }
     )
     for file, profile in profiles.items():
@@ -90,24 +93,20 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
         assert profile
         assert not any(profile.values()), f"{file}: {profile}"
     assert all(table.expected <= table.most_rows for table in publication.tables)
-    resources = planned_files.resources(PUBLISH)
-    assert resources == publication.resources(PUBLISH)
+    resources = planned_files.resources(publish)
+    assert resources == publication.resources(publish)
     assert {each["path"] for each in resources} == files(tmp_path)
     assert len({each["name"] for each in resources}) == len(resources)
     json.dumps([resources, kind_of(product).stated(product, raw)], allow_nan=False)
 
 
 @EACH
-def test_more_memory_than_there_is_is_refused(
-    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_memory_than_there_is_is_refused(name: str, kind: str) -> None:
     (product,) = planned(name, kind).products
     needed = kind_of(product).working_memory(product)
-    monkeypatch.setattr(product_kind, "machine_memory", lambda: needed.derive)
-    needed.check("products.p")
-    monkeypatch.setattr(product_kind, "machine_memory", lambda: needed.derive - 1)
+    needed.check("products.p", there=needed.derive)
     with pytest.raises(ConfigError, match="GiB of memory, for ") as caught:
-        needed.check("products.p")
+        needed.check("products.p", there=needed.derive - 1)
     assert caught.value.where == "products.p"
     assert caught.value.next_step.startswith(needed.next_step)
 
@@ -175,16 +174,12 @@ def test_a_reader_is_told_of_it(name: str, kind: str, tmp_path: Path) -> None:
     assert all(table.fields and table.stem.startswith("p") for table in files.tables)
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@EVERY
 @EACH
 def test_its_part_of_the_report_is_made_of_each_format_alone(
-    name: str, kind: str, every: bool, tmp_path: Path
+    name: str, kind: str, formats: list[str], tmp_path: Path
 ) -> None:
-    """Before anything is drawn, and then from the files of a bundle in one format.
-
-    In CI of two formats, the second of which is another one for the next product.
-    """
-    turn = 1 + SERVED.index((name, kind)) % (len(FORMATS) - 1)
+    """Before anything is drawn, and then from the files of a bundle in one format."""
     plan = planned(name, kind)
     product, raw, derived = released(name, kind)
     its = kind_of(product)
@@ -195,7 +190,7 @@ def test_its_part_of_the_report_is_made_of_each_format_alone(
         **its.stated(product, raw),
     }
     titles = set()
-    for form in FORMATS if every else (FORMATS[0], FORMATS[turn]):
+    for form in formats:
         publish = PublishConfig(directory="releases", formats=[form])
         folder = tmp_path / form
         (folder / "data").mkdir(parents=True)
@@ -205,7 +200,7 @@ def test_its_part_of_the_report_is_made_of_each_format_alone(
         its.publication(product, derived).write(folder, publish, lambda rows: None)
         part = its.part(folder, "p", stated, resources)
         titles.add(part.section.title)
-        page = rendered(Page("p", [part.section]), pictures=form == FORMATS[0])
+        page = rendered(Page("p", [part.section]), pictures=form == formats[0])
         assert part.section.anchor == before.section.anchor and "None" not in page
         blocks = (*part.section.blocks, *(b for each in part.section.parts for b in each.blocks))
         assert blocks

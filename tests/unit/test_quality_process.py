@@ -10,9 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from requirements import needed
-
-psutil = needed("psutil")
 
 RUN = """
 import sys, threading, time
@@ -48,7 +45,7 @@ def test_quality_process_ends_with_a_killed_run(tmp_path: Path, starter: str) ->
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), root))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None
-        quality = psutil.Process(int(run.stdout.readline()))
+        quality = int(run.stdout.readline())
         until = time.monotonic() + PATIENCE
         try:
             while not (tmp_path / "importing").exists():
@@ -56,7 +53,7 @@ def test_quality_process_ends_with_a_killed_run(tmp_path: Path, starter: str) ->
                 time.sleep(0.01)
             assert alive(quality), "it must outlive the thread that started it"
             if starter == "main":
-                quality.send_signal(signal.SIGSTOP)
+                os.kill(quality, signal.SIGSTOP)
             run.kill()
             while alive(quality):
                 assert time.monotonic() < until, "it outlives its run"
@@ -64,11 +61,12 @@ def test_quality_process_ends_with_a_killed_run(tmp_path: Path, starter: str) ->
         finally:
             run.kill()
             if alive(quality):
-                quality.kill()
+                os.kill(quality, signal.SIGKILL)
 
 
-def alive(process: psutil.Process) -> bool:
+def alive(process: int) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
+    return state.rpartition(")")[2].split()[0] not in "ZX"

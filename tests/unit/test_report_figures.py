@@ -8,7 +8,6 @@ import re
 import warnings
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -169,9 +168,7 @@ def page_of(*charts: Chart) -> Page:
     return Page("<Pay>", [Section("one", "One", charts)])
 
 
-def test_a_page_escapes_and_draws_the_same_again_whatever_the_user_has_set(
-    monkeypatch: Any,
-) -> None:
+def test_a_page_escapes_and_draws_the_same_again_whatever_the_user_has_set() -> None:
     import matplotlib as mpl
 
     names = ["$\\frac", "<b>é", "年収 and a name that is far too long for any axis"]
@@ -181,10 +178,9 @@ def test_a_page_escapes_and_draws_the_same_again_whatever_the_user_has_set(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         text = rendered(page_of(bars, heat))
-    monkeypatch.setitem(mpl.rcParams, "text.usetex", True)
-    monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "path")
-    assert rendered(page_of(bars, heat)) == text
-    assert mpl.rcParams["text.usetex"]
+    with mpl.rc_context({"text.usetex": True, "svg.fonttype": "path"}):
+        assert rendered(page_of(bars, heat)) == text
+        assert mpl.rcParams["text.usetex"]
     assert "&lt;Pay&gt;" in text and "<b>" not in text and "&lt;b&gt;é" in text
     assert "年収" in text and "script-src" not in text and "#0000" not in text
     ids = [part.split('"')[0] for part in text.split(' id="')[1:]]

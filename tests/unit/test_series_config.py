@@ -133,6 +133,7 @@ def test_a_period_of_no_series_is_refused(config: Path) -> None:
         load_order(Order(config).at_period("2026-Q2"))
 
 
+@pytest.mark.system
 def test_the_mark_names_tables_too(config: Path) -> None:
     source = "{engine: postgres, table: 'surveys.lfs_{period}', credentials: {env: URL}}"
     order = changed(config, '{path: "data/lfs-{period}.csv"}', source)

@@ -81,16 +81,15 @@ def test_a_file_that_stays_and_one_that_comes_later(tmp_path: Path) -> None:
     snapshot.settle()
 
 
-@pytest.mark.parametrize("change", CHANGES[:3])
 def test_a_run_whose_source_changes_is_not_charged_and_not_refused(
-    agency: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+    agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the scan and the last look at the source."""
     honest = steps.quality.check_source
 
     def changing(*arguments: Any) -> None:
         honest(*arguments)
-        change(agency.source)
+        touched_up(agency.source)
 
     monkeypatch.setattr(steps.quality, "check_source", changing)
     before = agency.entries()

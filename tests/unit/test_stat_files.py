@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import lzma
 import stat
 from pathlib import Path
@@ -13,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from requirements import needed
+from absence import absent
+from small_files import small_files
 
 from statpress.configs.formats import STAT_SUFFIXES, format_of
 from statpress.configs.loading import load
@@ -69,7 +69,8 @@ def frame(**changes: Any) -> Any:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of each package, and the records in Parquet."""
-    pyreadstat = needed("pyreadstat")
+    import pyreadstat
+
     place = tmp_path_factory.mktemp("stat")
     pyreadstat.write_dta(frame(), place / "a.dta")
     answers = frame(SEX=[value or 9.0 for value in SEX])  # 9 is declared missing
@@ -83,18 +84,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture
+def chunks(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read so many rows of six values at once."""
+    monkeypatch.setattr(stat_files, "VALUES", 6 * rows)
+
+
 def source(path: Path, unit: str | None = None) -> FileSource:
     form = format_of(path.name)
     return FileSource(str(path), form, columns=DOMAIN.names, unit=unit)
 
 
-# The last of five chunks short, and of two full.
-@pytest.mark.parametrize("rows", [60, pytest.param(125, marks=pytest.mark.nightly)])
+@pytest.mark.system
+@pytest.mark.parametrize("rows", [60, 125])  # the last of five chunks short, and of two full
 @pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.zsav", "a.por", "a.xpt"])
+@pytest.mark.usefixtures("chunks")
 def test_a_file_is_counted_as_the_same_records_in_parquet(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rows: int
+    folder: Path, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(stat_files, "VALUES", 6 * rows)
     expected = count(source(folder / "a.parquet"), DOMAIN, scratch=tmp_path)
     found = count(source(folder / name), DOMAIN, scratch=tmp_path)
     assert np.array_equal(found.cells, expected.cells)
@@ -106,9 +113,9 @@ def test_a_file_is_counted_as_the_same_records_in_parquet(
     }  # fmt: skip
 
 
+@pytest.mark.system
 def test_a_file_that_sas_wrote(tmp_path: Path) -> None:
     """Fisher's irises, from the R package haven (MIT), which nothing here could have written."""
-    needed("pyreadstat")
     place = tmp_path / "iris.sas7bdat"
     place.write_bytes(lzma.decompress((DATA / "iris.sas7bdat.xz").read_bytes()))
     domain = Domain(
@@ -125,9 +132,11 @@ def test_a_file_that_sas_wrote(tmp_path: Path) -> None:
     assert table.reshape(3, 4).sum(axis=0).tolist() == [22, 61, 54, 13]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("suffix", [".dta", ".sav", ".xpt"])
 def test_text_is_read_in_the_files_encoding(tmp_path: Path, suffix: str) -> None:
-    pyreadstat = needed("pyreadstat")
+    import pyreadstat
+
     write = {".dta": pyreadstat.write_dta, ".sav": pyreadstat.write_sav}
     path = tmp_path / f"a{suffix}"
     write.get(suffix, pyreadstat.write_xport)(frame(TOWN=["Århus"] * N), path)
@@ -135,8 +144,9 @@ def test_text_is_read_in_the_files_encoding(tmp_path: Path, suffix: str) -> None
     assert count(source(path), domain, scratch=tmp_path).counts.tolist() == [N]
 
 
+@pytest.mark.system
 def test_the_copy_is_private_made_once_and_has_only_what_is_declared(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path
 ) -> None:
     wanted = source(folder / "a.sav")
     count(wanted, DOMAIN, scratch=tmp_path)
@@ -144,10 +154,12 @@ def test_the_copy_is_private_made_once_and_has_only_what_is_declared(
     (copy,) = copies.iterdir()
     assert [stat.S_IMODE(path.stat().st_mode) for path in (copies, copy)] == [0o700, 0o600]
     assert set(pq.read_schema(copy).names) == set(DOMAIN.names)
-    monkeypatch.setattr(stat_files, "_copy", None)  # would fail if it were made again
+    made = [(path.stat().st_ino, path.stat().st_mtime_ns) for path in (copies, copy)]
     profile(wanted, DOMAIN, scratch=tmp_path)
+    assert made == [(path.stat().st_ino, path.stat().st_mtime_ns) for path in (copies, copy)]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["a.dta", "a.sav"])
 def test_whole_numbers_name_units(folder: Path, tmp_path: Path, name: str) -> None:
     domain = Domain(DOMAIN.columns, absent=True)
@@ -157,6 +169,7 @@ def test_whole_numbers_name_units(folder: Path, tmp_path: Path, name: str) -> No
     assert count(wanted, domain, scratch=tmp_path, units=units, key="k").n_records == 168
 
 
+@pytest.mark.system
 def test_units_that_are_not_whole_numbers_are_refused(folder: Path, tmp_path: Path) -> None:
     wanted = source(folder / "a.sav", unit="PAY")
     with pytest.raises(SourceUnreadableError) as caught:
@@ -164,6 +177,7 @@ def test_units_that_are_not_whole_numbers_are_refused(folder: Path, tmp_path: Pa
     assert "1.5" not in str(caught.value)
 
 
+@pytest.mark.system
 def test_several_files_are_one_source(folder: Path, tmp_path: Path) -> None:
     for part in "xy":
         (tmp_path / f"{part}.dta").write_bytes((folder / "a.dta").read_bytes())
@@ -172,11 +186,11 @@ def test_several_files_are_one_source(folder: Path, tmp_path: Path) -> None:
     assert found.n_records == 2 * N
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("suffix", sorted(STAT_SUFFIXES))
 def test_what_is_not_such_a_file_is_refused_without_its_text(
     tmp_path: Path, suffix: str, capfd: Any
 ) -> None:
-    needed("pyreadstat")
     path = tmp_path / f"a{suffix}"
     path.write_bytes(b"Secretville,44\n" * 100)
     with pytest.raises(SourceUnreadableError, match="cannot be read as") as caught:
@@ -186,10 +200,10 @@ def test_what_is_not_such_a_file_is_refused_without_its_text(
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_truncated_file_is_refused_and_leaves_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stat_files, "VALUES", 6 * 60)
+@pytest.mark.system
+@pytest.mark.parametrize("rows", [60])
+@pytest.mark.usefixtures("chunks")
+def test_a_truncated_file_is_refused_and_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     whole = (folder / "a.dta").read_bytes()
     (tmp_path / "a.dta").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SourceUnreadableError):
@@ -197,6 +211,7 @@ def test_a_truncated_file_is_refused_and_leaves_nothing(
     assert [each.name for each in tmp_path.iterdir()] == ["a.dta"]
 
 
+@pytest.mark.system
 def test_a_column_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
     domain = Domain((Integer(name="AGE", lower=0, upper=99),))
     for name in ("a.dta", "a.sav"):
@@ -206,16 +221,10 @@ def test_a_column_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> No
         assert caught.value.where == "AGE"
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(path: Path) -> Any:
-        """A file on a device that has no room."""
-        path.touch()
-        return Path("/dev/full").open("wb", buffering=0)
-
-    monkeypatch.setattr(stat_files, "new_file", full)
-    with pytest.raises(OutputNotWritableError, match=r"No space left.*Nothing was charged"):
+@pytest.mark.system
+def test_a_full_disk_is_said_and_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    full = pytest.raises(OutputNotWritableError, match=r"File too large.*Nothing was charged")
+    with small_files(8), full:
         count(source(folder / "a.sav"), DOMAIN, scratch=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -234,22 +243,22 @@ publish: {directory: releases, formats: [csv]}
 """
 
 
-def test_a_missing_extra_is_found_without_the_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needed("pyreadstat")
+def test_a_missing_extra_is_found_without_the_data(tmp_path: Path) -> None:
     path = tmp_path / "release.yaml"
     path.write_text(CONFIG)
-    assert load(path).config.source.form == "spss"
-    honest = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "pyreadstat" else honest(name)
-    )
-    with pytest.raises(DependencyError, match=r"extra 'stat'.*statpress\[stat\]") as caught:
+    missing = pytest.raises(DependencyError, match=r"extra 'stat'.*statpress\[stat\]")
+    with absent("pyreadstat"), missing as caught:
         load(path)
     assert caught.value.where == "release.yaml:3:10: source.path"
     path.write_text(CONFIG.replace("people.sav", "people.csv"))
     assert load(path).config.source.form == "csv"
+
+
+@pytest.mark.system
+def test_the_form_follows_from_the_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(CONFIG)
+    assert load(path).config.source.form == "spss"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statpress.configs.declared_columns import codes_of_range
-from statpress.mechanisms.domain import domain as domain_module
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern, codes_of_values, n_covered
@@ -68,9 +67,7 @@ def test_possible_cells_are_those_in_no_pattern(
             Domain(COLUMNS, tuple(zeros), absent)
         return
     domain = Domain(COLUMNS, tuple(zeros), absent)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(domain_module, "_CHUNK", chunk)
-        listed = domain.possible_cells().tolist()
+    listed = domain.possible_cells(chunk).tolist()
     assert listed == possible + [24] * absent
     assert domain.n_possible == len(listed)
     assert domain.n_listed == len(possible)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from absence import absent
 from published import ABOUT
-from requirements import needed
 
 from statpress.configs.upload_targets import TARGETS, CkanTarget, S3Target
 from statpress.mechanisms.errors import ConfigError, DependencyError, UploadError
 from statpress.tasks.uploads import s3
-from statpress.tasks.uploads.ckan import dataset_fields, dataset_name, extra, resource_fields
 from statpress.tasks.uploads.s3 import pointer_text
 from statpress.tasks.uploads.upload import (
     Bundle,
@@ -101,7 +99,10 @@ def test_a_pointer_follows_releases_of_its_dataset_only(tmp_path: Path) -> None:
             replaces(ours, other, "p")
 
 
+@pytest.mark.system
 def test_a_dataset_in_the_words_of_a_portal(tmp_path: Path) -> None:
+    from statpress.tasks.uploads.ckan import dataset_fields, dataset_name, extra, resource_fields
+
     known = [{"id": "cc-by", "url": "http://www.creativecommons.org/licenses/by/4.0"}]
     fields = dataset_fields(bundle(tmp_path), known)
     assert fields["license_id"] == "cc-by"  # the portal's name of the same address
@@ -143,8 +144,8 @@ def test_failures_of_a_store_are_told_by_their_kind() -> None:
     assert s3._in_words(OSError(SECRET)) == "The store failed (OSError)"
 
 
+@pytest.mark.system
 def test_a_token_is_read_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needed("ckanapi")
     from statpress.tasks.uploads.ckan import token
 
     monkeypatch.setenv("CKAN_API_TOKEN", f" {SECRET}\n")
@@ -168,17 +169,15 @@ def test_a_token_is_read_and_never_shown(tmp_path: Path, monkeypatch: pytest.Mon
         check_target(CkanTarget(ckan="https://portal.example", organization="agency"))
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("statpress.tasks.uploads.ckan", "statpress.tasks.uploads.ckan"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "ckanapi", None)
-    with pytest.raises(DependencyError, match=r"statpress\[ckan\]"):
+def test_a_missing_extra_is_named() -> None:
+    missing = pytest.raises(DependencyError, match=r"statpress\[ckan\]")
+    with absent("ckanapi", imported_by="statpress.tasks.uploads.ckan"), missing:
         check_target(CkanTarget(ckan="https://portal.example", organization="agency"))
     check_target(S3Target(s3="s3://bucket"))
 
 
+@pytest.mark.system
 def test_a_form_is_read_in_pieces(tmp_path: Path) -> None:
-    needed("ckanapi")
     from ckan_server import form
 
     from statpress.tasks.uploads.ckan import _Form

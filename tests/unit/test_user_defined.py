@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,7 +59,6 @@ def test_an_import_by_a_name_of_the_first_version_names_the_new_place(
     (tmp_path / "of_the_first_version.py").write_text(f"{importing}\nmean = 1\n")
     monkeypatch.chdir(tmp_path)  # not the checkout, whose folders have these names
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "of_the_first_version", raising=False)
     with pytest.raises(ConfigError, match="ModuleNotFoundError") as caught:
         user_defined("of_the_first_version:mean", "statistic")
     assert now in caught.value.next_step
