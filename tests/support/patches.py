@@ -63,10 +63,19 @@ def check_read(owner: Any, name: str) -> None:
 
 @functools.cache
 def _read_in(module: ModuleType) -> frozenset[str]:
-    """The names that a module's code reads by themselves."""
-    nodes = ast.walk(ast.parse(inspect.getsource(module)))
+    """The names that a module's functions read when they are called, defaults not among them."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    bodies = [each.body if isinstance(each.body, list) else [each.body] for each in functions]
     return frozenset(
-        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        node.id
+        for body in bodies
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     )
 
 
