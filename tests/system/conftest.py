@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from browser import Browser, CannotStartError, opened
-from postgres import Server
 from requirements import lacking
+
+if TYPE_CHECKING:
+    from postgres import Server
 
 
 @pytest.fixture
