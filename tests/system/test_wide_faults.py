@@ -25,6 +25,7 @@ pytestmark = pytest.mark.system
 
 TOYS = Path(__file__).parents[1] / "flow" / "toys"
 SUPPORT = Path(__file__).parents[1] / "support"
+PATH = (str(TOYS), str(SUPPORT), os.environ.get("PYTHONPATH"))
 WIDE = ["age", "region", "pay", "born", *(f"w{i}" for i in range(20))]
 PRODUCTS = f"""\
 products:
@@ -68,7 +69,7 @@ def runs(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) 
         [sys.executable, str(TOYS / "wide_faults.py"), *places[0], *FAULTS, "--", *places[1],
          "none"],
         capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TOYS), str(SUPPORT)])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, PATH))},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     *ended, last = json.loads(done.stdout)
