@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 BUDGET_LOW = "statpress.budget.low"
 """Event of a charge that leaves less than a fifth of a dataset's budget."""
 
-PROGRESS_SECONDS = 5.0
-"""Drawing that takes longer gets a progress bar, which moves as often."""
-
 _LOW = Decimal("0.2")
 _BAR = 30
 _OF_THE_RUN = 8
@@ -295,7 +292,7 @@ class DrawingProgress:
         if self._last is None:
             self._last = now
         finished = self.done >= self.total and self.artifact is not None
-        if finished or now - self._last >= PROGRESS_SECONDS:
+        if finished or now - self._last >= self.context.pace.progress:
             self._last = now
             (self.show or _show_progress)(self.context, self)
 

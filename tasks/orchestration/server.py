@@ -87,9 +87,6 @@ def key_of(dataset: str) -> str:
     return f"{key}-{mark}" if key else mark
 
 
-PATIENCE_SECONDS = 3600.0
-"""How long a run waits for another release of its dataset."""
-
 _LEASE_SECONDS = 60.0
 """A run that was killed keeps its slot for at most this long."""
 
@@ -114,7 +111,7 @@ def one_at_a_time(context: RunContext, dataset: str) -> Iterator[None]:
         yield
         return
     context.listener.announce("wait for the dataset")
-    slot = _taken(dataset)
+    slot = _taken(dataset, context.pace.turn)
     try:
         yield
     finally:
@@ -124,8 +121,8 @@ def one_at_a_time(context: RunContext, dataset: str) -> Iterator[None]:
             context.log.write(f"The slot was not given back: {type(error).__name__}: {error}")
 
 
-def _taken(dataset: str) -> contextlib.AbstractContextManager[None]:
-    """Take the dataset's slot; leaving the context manager gives it back."""
+def _taken(dataset: str, patience: float) -> contextlib.AbstractContextManager[None]:
+    """Take the dataset's slot within so many seconds; leaving the context gives it back."""
     from prefect.concurrency.sync import concurrency
 
     name = limit_name(dataset)
@@ -135,14 +132,14 @@ def _taken(dataset: str) -> contextlib.AbstractContextManager[None]:
         slot = concurrency(
             name,
             strict=True,
-            timeout_seconds=PATIENCE_SECONDS,
+            timeout_seconds=patience,
             lease_duration=_LEASE_SECONDS,
             raise_on_lease_renewal_failure=False,  # a server gone for a minute costs no bundle
         )
         slot.__enter__()
         return slot
     except TimeoutError:
-        failure = f"Another release of the dataset was at work for {PATIENCE_SECONDS:.0f} seconds"
+        failure = f"Another release of the dataset was at work for {patience:.0f} seconds"
     except Exception as error:
         failure = f"{failure} ({type(error).__name__})"
     raise OrchestratorError(

@@ -59,6 +59,19 @@ class Gatekeeper(Protocol):
         """Whether a profile meets all expectations."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long a run that a server watches waits.
+
+    Attributes:
+        progress: Seconds between moves of the progress bar; drawing that takes longer gets one.
+        turn: Seconds to wait for another release of the dataset.
+    """
+
+    progress: float = 5.0
+    turn: float = 3600.0
+
+
 @dataclass(kw_only=True, eq=False)
 class RunContext:
     """One run: where it works, who follows it, how its steps are executed.
@@ -70,6 +83,7 @@ class RunContext:
         orchestrated: Whether steps are Prefect tasks.
         parallel: In which processes products are drawn.
         listener: Who is told of the progress.
+        pace: How long it waits.
         timings: Seconds per step title, in order; filled as the run goes.
         previous: Prefect's state of the step before.
         ledger_positions: Where every entry of the ledger stands, once a step has read them all;
@@ -84,6 +98,7 @@ class RunContext:
     orchestrated: bool = False
     parallel: Parallel = field(default_factory=Parallel)
     listener: Listener = field(default_factory=Silent)
+    pace: Pace = field(default_factory=Pace)
     timings: dict[str, float] = field(default_factory=dict, init=False)
     previous: Any = field(default=None, init=False, repr=False)
     ledger_positions: Any = field(default=None, init=False, repr=False)

@@ -131,7 +131,7 @@ library would try for ten minutes and more, before the run has begun and again a
 
 @contextmanager
 def session_in(
-    folder: Path, master: str | None, remote: str | None, limits: Limits
+    folder: Path, master: str | None, remote: str | None, limits: Limits, retries: int = _RETRIES
 ) -> Iterator[SparkSession]:
     """A session of its own.
 
@@ -140,7 +140,7 @@ def session_in(
         SourceUnavailableError: Another session is open in this process.
     """
     if remote is not None:
-        with _connected(remote) as session:
+        with _connected(remote, retries) as session:
             yield session
         return
     from pyspark import SparkConf, SparkContext
@@ -178,7 +178,7 @@ def session_in(
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[SparkSession]:
+def _connected(address: str, retries: int = _RETRIES) -> Iterator[SparkSession]:
     """A session of a server of Spark Connect, which is given up if it does not answer.
 
     The class itself, because the builder declares the whole process to be a client.
@@ -187,7 +187,7 @@ def _connected(address: str) -> Iterator[SparkSession]:
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     session: Any = RemoteSession(connection=address)
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    session.client.set_retry_policies([DefaultPolicy(max_retries=retries)])
     try:
         for name, value in _SETTINGS.items():
             session.conf.set(name, value)
@@ -280,6 +280,7 @@ class SparkSource:
         limits: Of the Java process of our own.
         session: If one is held.
         states: Of the files that were there when the source was first read.
+        retries: Of what a server of Spark Connect does not answer.
     """
 
     path: str | None
@@ -291,6 +292,7 @@ class SparkSource:
     limits: Limits = field(default_factory=Limits)
     session: SparkSession | None = field(default=None, compare=False, repr=False)
     states: _States = field(default=(), repr=False)
+    retries: int = field(default=_RETRIES, compare=False, repr=False)
     engine: ClassVar[str] = "spark"
 
     @property
@@ -348,7 +350,7 @@ def held(source: SparkSource, scratch: Path) -> Iterator[SparkSource]:
     with contextlib.ExitStack() as stack:
         session = source.session
         if session is None:
-            made = session_in(scratch, source.master, source.remote, source.limits)
+            made = session_in(scratch, source.master, source.remote, source.limits, source.retries)
             session = _guarded(source, lambda: stack.enter_context(made))
         kept = replace(source, session=session)
         kept = replace(kept, states=_guarded(source, lambda: _states(kept)))

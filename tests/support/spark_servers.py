@@ -18,9 +18,11 @@ from requirements import needed
 PATIENCE = 600.0
 JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    "-Dspark.sql.shuffle.partitions=2 -Dspark.sql.adaptive.enabled=false"
 )
-"""Else most of a short life of Java is compiling, and verifying classes of a library."""
+"""Else most of a short life of Java is compiling, verifying classes of a library, and planning two
+hundred parts of a few records, then each part of the plan again."""
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DEPLOY = "org.apache.spark.deploy"
 _HERE = "127.0.0.1"

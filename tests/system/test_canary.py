@@ -11,16 +11,16 @@ import contextlib
 import functools
 import logging
 import os
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
 import urllib.error
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,8 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.workers import Parallel
-from statpress.tasks.release.quality_gates import Between, Inspector
+from statpress.tasks.release.quality_gates import Inspector
+from statpress.tasks.source import scanning
 
 if TYPE_CHECKING:
     from postgres import Server
@@ -79,12 +80,13 @@ HOSTILE = {
 }
 """Settings of somebody who wants the orchestrator to keep everything."""
 
+SCAN = "statpress.tasks.source.scanning.scan"
 IN_STEPS = {
     "read config": "statpress.tasks.release.steps.load_order",
     "plan": "statpress.configs.loading.Release.plan",
     "check budget": "statpress.tasks.release.steps.check_covered",
     "rehearse": "statpress.tasks.release.steps.bundle.rehearse",
-    "check input": "statpress.tasks.source.scanning.scan",
+    "check input": SCAN,
     "count once": "statpress.tasks.release.steps.key_of_choice",
     "check counts": "statpress.tasks.release.steps.quality.check_table",
     "charge ledger": "statpress.tasks.release.steps.Ledger.charge",
@@ -114,6 +116,15 @@ NIGHTLY = frozenset(
 def unsealed_outburst(*_: Any, **__: Any) -> None:
     """What the broken twin says."""
     outburst(said=TWIN)
+
+
+@contextlib.contextmanager
+def replaced(places: Mapping[str, Any]) -> Iterator[None]:
+    """Have something else at places of modules, by their names."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place, instead in places.items():
+            patch.setattr(place, instead)
+        yield
 
 
 @dataclass
@@ -161,14 +172,20 @@ class Sweep:
         made.inspector = InProcess(None)
         return made
 
-    def run(self, name: str, broken: Callable[[Any], object] | None = None) -> None:
+    def run(
+        self,
+        name: str,
+        change: Callable[[Any], object] | None = None,
+        places: Mapping[str, Any] | None = None,
+    ) -> None:
         """Run once under Prefect, if it is not left out; the error, if any, is kept."""
         if name in self.left_out:
             return
         agency = self.agency(name)
-        if broken is not None:
-            broken(agency)
-        self.keep(name, agency, lambda: agency.run(orchestrated=True))
+        if change is not None:
+            change(agency)
+        with replaced(places or {}):
+            self.keep(name, agency, lambda: agency.run(orchestrated=True))
 
     def run_parallel(self, name: str, parallel: Parallel) -> None:
         """The same, with the products drawn elsewhere."""
@@ -192,13 +209,9 @@ class Sweep:
         return (*(agency.source for agency in agencies), *logs, self.folder / "quality-process.log")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[NIGHTLY, pytest.param(frozenset(), marks=pytest.mark.nightly)],
-    ids=["quick", "full"],
-)
+@pytest.fixture(scope="module")
 def sweep(
-    request: pytest.FixtureRequest,
+    full: bool,
     founded: Callable[..., Any],
     server: dict[str, str],
     postgres_server: Server,
@@ -210,7 +223,7 @@ def sweep(
 
     warm()
     folder = tmp_path_factory.mktemp("canary")
-    made = Sweep(founded, folder, server, request.param)
+    made = Sweep(founded, folder, server, frozenset() if full else NIGHTLY)
     (folder / "tmp").mkdir()
     patch = pytest.MonkeyPatch()
     ours = {name: value for name, value in server.items() if name.startswith("PREFECT_")}
@@ -221,11 +234,6 @@ def sweep(
     }
     for name, value in ours.items():
         patch.setenv(name, value)
-    patch.setattr(tempfile, "tempdir", None)
-    # A thread that Prefect waits for, up to a second, at the end of every run.
-    patch.setattr("prefect.flow_engine.BaseFlowRunEngine.heartbeat_seconds", None)
-    # Each of Prefect's many clients reads all authorities for a server without TLS.
-    patch.setattr("ssl.create_default_context", functools.cache(ssl.create_default_context))
     patch.chdir(folder / "tmp")
     before = prefect.context.GLOBAL_SETTINGS_CONTEXT
     prefect.context.refresh_global_settings_context()
@@ -234,30 +242,50 @@ def sweep(
         for logger in (root, engine):
             logger.addHandler(keeps_all)
         made.server = server | ours
-        quality = Inspector(CuratorLog(folder, "quality-process"))
-        with quality, recorded(made.said):
-            _run_all(made, patch, quality)
-            _run_from_database(made, patch, postgres_server)
-        _run_elsewhere(made, patch)
-        with recorded(made.said_by_twin), patch.context() as broken:
-            broken.setattr(
-                "statpress.tasks.private_zone.run_context.guarded", lambda function, *_: function
-            )
-            broken.setattr("statpress.tasks.source.scanning.scan", unsealed_outburst)
-            made.run("broken twin")
-            broken.setattr("statpress.flows.runner.guarded", lambda function, *_: function)
-            broken.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's
-            broken.setattr(threading, "excepthook", threading.__excepthook__)
-            made.run("broken twin in a broken body")
-            _keeps_result(TWIN)
-        with recorded(made.said):
-            _settle(made)
-        yield made
+        with replaced(AROUND):
+            quality = Inspector(CuratorLog(folder, "quality-process"))
+            with quality, recorded(made.said):
+                _run_all(made, quality)
+                _run_from_database(made, patch, postgres_server)
+            _run_elsewhere(made, patch)
+            with recorded(made.said_by_twin):
+                made.run("broken twin", places=TWIN_IN_STEP)
+                with replaced(TWIN_IN_STEP | TWIN_IN_BODY):
+                    made.run("broken twin in a broken body")
+                    _keeps_result(TWIN)
+            with recorded(made.said):
+                _settle(made)
+            yield made
     finally:
         for logger in (root, engine):
             logger.removeHandler(keeps_all)
         patch.undo()
         prefect.context.GLOBAL_SETTINGS_CONTEXT = before
+
+
+AROUND = {
+    "tempfile.tempdir": None,
+    # A thread that Prefect waits for, up to a second, at the end of every run.
+    "prefect.flow_engine.BaseFlowRunEngine.heartbeat_seconds": None,
+    # Each of Prefect's many clients reads all authorities for a server without TLS.
+    "ssl.create_default_context": functools.cache(ssl.create_default_context),
+}
+"""For all runs, as a program of its own would have it, but quicker."""
+
+
+def _unguarded(function: Any, *_: Any) -> Any:
+    return function
+
+
+TWIN_IN_STEP = {
+    "statpress.tasks.private_zone.run_context.guarded": _unguarded,
+    SCAN: unsealed_outburst,
+}
+TWIN_IN_BODY = {
+    "statpress.flows.runner.guarded": _unguarded,
+    "sys.unraisablehook": sys.__unraisablehook__,  # not pytest's
+    "threading.excepthook": threading.__excepthook__,
+}
 
 
 @contextlib.contextmanager
@@ -277,62 +305,63 @@ def recorded(path: Path) -> Iterator[None]:
             os.close(original)
 
 
-def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> None:
+def _telling_names(column: Any, field: Any) -> list[str]:
+    """Cells that the curator's page shows under a name of the private source."""
+    del field
+    return [f"{CANARY} {RARE}"] * column.size
+
+
+def _interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt(CANARY)
+
+
+_HONEST_CHECK, _HONEST_SCAN = statpress.flows.release.check_counts, scanning.scan
+
+
+def _mis_called(run: Any, release: Any, table: Any) -> Any:
+    return _HONEST_CHECK(table)
+
+
+def _slow(*_: Any, **__: Any) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)  # the timer that Prefect set for the flow
+    try:
+        time.sleep(600)
+    except BaseException as error:
+        raise ValueError(CANARY) from error
+
+
+BREAKING = {
+    "nothing fails": {"statpress.tasks.products.count_errors.cell_names": _telling_names},
+    "the curator's report fails": {"statpress.tasks.release.curator_report.true_errors": outburst},
+    **{f"in {name}": {place: outburst} for name, place in IN_STEPS.items()},
+    # Between steps the orchestrator's own loggers speak, to tell of the steps.
+    "in the flow body": {
+        "statpress.flows.release.open_run": functools.partial(outburst, run_logs=False)
+    },
+    "interrupted": {SCAN: _interrupted},
+    "mis-called": {"statpress.flows.release.check_counts": _mis_called},
+}
+"""By kind of failure what is where in the product."""
+
+
+def _run_all(sweep: Sweep, inspector: Inspector) -> None:
     """The kinds of failure, each in a fresh agency."""
     from statpress.flows import deployed
 
-    with patch.context() as telling:
-        telling.setattr("statpress.tasks.products.count_errors.cell_names", _telling_names)
-        sweep.run("nothing fails")
-    with patch.context() as broken:
-        broken.setattr("statpress.tasks.release.curator_report.true_errors", outburst)
-        sweep.run("the curator's report fails")
-    for name, place in IN_STEPS.items():
-        with patch.context() as broken:
-            broken.setattr(place, outburst)
-            sweep.run(f"in {name}")
-    with patch.context() as broken:
-        # Between steps the orchestrator's own loggers speak, to tell of the steps.
-        broken.setattr(
-            "statpress.flows.release.open_run", functools.partial(outburst, run_logs=False)
-        )
-        sweep.run("in the flow body")
+    for name, places in BREAKING.items():
+        sweep.run(name, places=places)
     for name in BAD_INPUT:
         sweep.run(name, bad_input.CASES[name][0])
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt(CANARY)
-
-    with patch.context() as broken:
-        broken.setattr("statpress.tasks.source.scanning.scan", interrupted)
-        sweep.run("interrupted")
-    with patch.context() as broken:
-        honest = statpress.flows.release.check_counts
-        broken.setattr(
-            "statpress.flows.release.check_counts", lambda run, release, table: honest(table)
-        )
-        sweep.run("mis-called")
-
-    def slow(*_: Any, **__: Any) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)  # the timer that Prefect set for the flow
-        try:
-            time.sleep(600)
-        except BaseException as error:
-            raise ValueError(CANARY) from error
-
     for name, options in (
         ("timed out", {"timeout_seconds": 3600}),
         ("on a pool of processes", {"task_runner": _pool()}),
     ):
         agency = sweep.agency(name)
-        with patch.context() as broken:
-            broken.setenv("STATPRESS_HOME", str(agency.home.root))
-            broken.setattr("statpress.flows.deployed.open_context", _without_quality_process)
-            if name == "timed out":
-                broken.setattr("statpress.tasks.source.scanning.scan", slow)
-            else:
-                broken.setattr("statpress.tasks.source.scanning.scan", _noting_process(agency))
-            flow = deployed.release.with_options(**options)
+        scan = _slow if name == "timed out" else _noting_process(agency)
+        flow = deployed.release.with_options(**options)
+        own = {"statpress.flows.deployed.open_context": _without_quality_process, SCAN: scan}
+        with replaced(own), pytest.MonkeyPatch.context() as patch:
+            patch.setenv("STATPRESS_HOME", str(agency.home.root))
             sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
 
     agency = sweep.agency("invalid parameter")
@@ -381,26 +410,17 @@ def _run_elsewhere(sweep: Sweep, patch: pytest.MonkeyPatch) -> None:
         dask = Parallel(dask=cluster.add().address)
         with recorded(sweep.said):
             sweep.run_parallel("on a Dask worker", dask)
-            with patch.context() as broken:
-                broken.setattr("statpress.tasks.release.steps.save_counted", outburst)
+            with replaced({"statpress.tasks.release.steps.save_counted": outburst}):
                 sweep.run_parallel("in hand over counts", dask)
             with patch.context() as broken:
                 put_in_place(broken, Bursting, sweep.folder)
                 sweep.run_parallel("in a Dask worker", dask)
                 sweep.run_parallel("in a worker process", Parallel(2))
-        with recorded(sweep.said_by_twin), patch.context() as broken:
-            broken.setattr(
-                "statpress.tasks.orchestration.drawing_workers.drawing.perform", unsealed
-            )
+        drawing = "statpress.tasks.orchestration.drawing_workers.drawing.perform"
+        with recorded(sweep.said_by_twin), replaced({drawing: unsealed}):
             sweep.run_parallel("broken twin on Dask", dask)
         sweep.shown = cluster.told()
         cluster.keep(TWIN)
-
-
-def _telling_names(column: Any, field: Any) -> list[str]:
-    """Cells that the curator's page shows under a name of the private source."""
-    del field
-    return [f"{CANARY} {RARE}"] * column.size
 
 
 def _pool() -> Any:
@@ -421,11 +441,10 @@ def _without_quality_process(home: Any, run_id: str) -> Iterator[Any]:
 
 def _noting_process(agency: Any) -> Callable[..., Any]:
     """Count as usual, and note in which process."""
-    honest = statpress.tasks.source.scanning.scan
 
     def noting(*arguments: Any, **named: Any) -> Any:
         (agency.folder / "counted-by").write_text(str(os.getpid()))
-        return honest(*arguments, **named)
+        return _HONEST_SCAN(*arguments, **named)
 
     return noting
 
@@ -446,14 +465,14 @@ def _by_api(server: dict[str, str], given: dict[str, Any]) -> None:
 def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
     """A private count is refused, then passes where it is no matter, then the process breaks."""
     agency = sweep.agency("a gate fails")
-    columns = {"region": ["north"] * COUNT, "age": np.zeros(COUNT, np.int64)}
+    columns = {"region": pa.repeat("north", COUNT), "age": np.zeros(COUNT, np.int64)}
     columns |= {"pay": np.zeros(COUNT), "born": np.zeros(COUNT, "datetime64[D]")}
     agency.write_source(pa.table(columns))
     agency.inspector = inspector
     sweep.keep("a gate fails", agency, lambda: agency.run(orchestrated=True))
 
     hidden = sweep.agency("a private size")
-    hidden.write_source(pa.table(columns))
+    shutil.copyfile(agency.source, hidden.source)
     hidden.inspector = inspector
     hidden.replace("adjacency: replace_one", "adjacency: add_remove")
     hidden.replace("n_records: 400", "n_records: {about: 2000000}")
@@ -465,11 +484,13 @@ def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
 
     agency = sweep.agency("quality process breaks")
     agency.inspector = inspector
-    with pytest.MonkeyPatch.context() as broken:
-        wrong = {"figure": CANARY, "least": RARE}  # there is no such column as 'observed'
-        broken.setattr(Between, "as_row", lambda self, observed: wrong)
+    wrong = {"figure": CANARY, "least": RARE}  # there is no such column as 'observed'
+    broken = {
+        "statpress.tasks.release.quality_gates.Between.as_row": lambda self, observed: wrong,
         # Where it is started again.
-        broken.setattr("statpress.tasks.private_zone.workers.sys.executable", "/bin/false")
+        "statpress.tasks.private_zone.workers.sys.executable": "/bin/false",
+    }
+    with replaced(broken):
         sweep.keep("quality process breaks", agency, lambda: agency.run(orchestrated=True))
 
 

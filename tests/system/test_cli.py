@@ -16,6 +16,7 @@ from pathlib import Path
 import command_forks
 import pytest
 
+from statpress.flows.cli.demo_command import CONFIGS
 from statpress.mechanisms.errors import StatpressError
 
 CODES = StatpressError.exit_codes()
@@ -165,21 +166,25 @@ def with_columns(config: str, names: Sequence[str]) -> str:
     return f"{before}    columns: [{', '.join(names)}]\n{columns[columns.index('gate:') :]}"
 
 
+def with_less(folder: Path) -> None:
+    """Put the demo's configs into its folder, without pictures, and few columns and copies."""
+    folder.mkdir()
+    for name in CONFIGS:
+        text = (ROOT / "configs" / name).read_text()
+        assert text.count("publish: {") == 1
+        (folder / name).write_text(text.replace("publish: {", "publish: {plots: false, "))
+    fewer = with_columns((folder / CONFIGS[0]).read_text(), FEW)
+    kind = "    kind: microdata\n"
+    assert fewer.count(kind) == 1
+    (folder / CONFIGS[0]).write_text(fewer.replace(kind, f"{kind}    copies: 2\n"))
+
+
 @pytest.mark.system
-@pytest.mark.parametrize(
-    "copies", [2, pytest.param(None, marks=pytest.mark.nightly)], ids=["quick", "as shipped"]
-)
-def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None) -> None:
-    """The quick form is a fork, and finds a config with few columns and copies in the folder."""
-    if copies is not None:
-        (tmp_path / "statpress-demo").mkdir()
-        fewer = with_columns((ROOT / "configs" / "happiness.yaml").read_text(), FEW)
-        kind = "    kind: microdata\n"
-        assert fewer.count(kind) == 1
-        fewer = fewer.replace(kind, f"{kind}    copies: {copies}\n")
-        fewer = fewer.replace("publish: {", "publish: {plots: false, ")
-        (tmp_path / "statpress-demo" / "happiness.yaml").write_text(fewer)
-    run = statpress if copies is None else forked
+def test_demo_twice_without_the_orchestrator(tmp_path: Path, full: bool) -> None:
+    """By day in a fork, which finds a config with few columns and copies in the folder."""
+    if not full:
+        with_less(tmp_path / "statpress-demo")
+    run = statpress if full else forked
     first = run("demo", "--no-orchestrator", "--timings", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     facts = json.loads(first.stdout)
@@ -189,7 +194,7 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None)
     bundle = Path(facts["bundle"])
     people = (bundle / "data" / "people.csv").read_text().splitlines()
     assert len(people) == 17_137 + 1
-    assert len(people[0].split(",")) == (15 if copies is None else len(FEW))
+    assert len(people[0].split(",")) == (15 if full else len(FEW))
     assert forked("verify", str(bundle), cwd=tmp_path).returncode == 0
     refused = forked("demo", "--no-orchestrator", cwd=tmp_path)
     assert refused.returncode == CODES["ConfirmationError"]
@@ -208,7 +213,7 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None)
     for command in second.stdout.split("then try\n")[1].strip().splitlines():
         name, *words = shlex.split(command)
         assert name == "statpress"
-        if copies is not None and "places" in words[1]:
+        if not full and "places" in words[1]:
             words[0] = "plan"  # test_place_map.py releases it
         options = ("--no-orchestrator",) if words[0] == "run" else ()
         done = forked(*words, *options, "--json", cwd=tmp_path)
@@ -219,7 +224,7 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path, copies: int | None)
         elif words[0] == "run":
             bundles.append(Path(json.loads(done.stdout)["bundle"]))
     census, estimates, *places = bundles
-    assert len(places) == (copies is None)
+    assert len(places) == full
     assert all("<svg" in (each / "report.html").read_text() for each in places)
     assert "How people are protected" in (estimates / "report.html").read_text()
     with_ledger = ("verify", str(census), "--home", "statpress-demo/home")

@@ -187,14 +187,11 @@ def test_tables_and_orc(other: Any, remote: str, private: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["remote", pytest.param("master", marks=pytest.mark.nightly)])
-def test_a_server_that_is_not_there(
-    kind: str, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_not_there(kind: str, private: Path, tmp_path: Path) -> None:
     """Of a cluster one with an address of nobody, since Spark waits a minute for a master."""
-    monkeypatch.setattr(spark_session, "_RETRIES", 1)
     with closed_port() as port:
         place = f"sc://127.0.0.1:{port}" if kind == "remote" else "nobody://here"
-        source = SparkSource(str(ages(tmp_path / "a.parquet")), **{kind: place})
+        source = SparkSource(str(ages(tmp_path / "a.parquet")), retries=1, **{kind: place})
         refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
 
 
@@ -237,8 +234,7 @@ def test_a_server_that_asks_for_a_token_and_goes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spark_session, "_RETRIES", 1)
-    given = SparkSource(str(ages(tmp_path / "a.parquet")), remote=remote)
+    given = SparkSource(str(ages(tmp_path / "a.parquet")), remote=remote, retries=1)
     snapshot = Snapshot(private)
     source = snapshot.of(given)
     assert count(source, AGE, scratch=private).n_records == 100

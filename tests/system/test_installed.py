@@ -15,6 +15,7 @@ import pytest
 from own_packages import FOLDERS, with_packages_of_its_own
 from requirements import lacking
 
+pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 

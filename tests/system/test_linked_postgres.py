@@ -67,6 +67,7 @@ def test_two_tables_of_a_database_make_the_records_of_two_files(url: str, tmp_pa
 
 def test_a_release_from_a_database_and_keys_that_it_refuses(url: str, agency: Agency) -> None:
     agency.text = IN_A_DATABASE.replace("testdata", "households")
+    agency.text = agency.text.replace("directory: releases", "directory: releases, plots: false")
     agency.config.write_text(agency.text, encoding="utf-8")
     agency.dataset = "households"
     agency.register(unit="household", n_records=400, epsilon="100")

@@ -8,27 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 from prefect_server import as_client, ask, noticed
-from victims import InProcess
 
-import statpress.flows.deployed
-from statpress.flows.runner import plain_context
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import (
     LedgerUnavailableError,
     OrchestratorError,
-    StatpressError,
 )
 from statpress.tasks.orchestration import monitoring
-from statpress.tasks.orchestration import server as exclusion
 from statpress.tasks.orchestration import server as notices
 from statpress.tasks.orchestration.server import examine_server, limit_name
-from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.run_context import Pace
+from statpress.tasks.release.runs import Outcome
 from statpress.tasks.uploads.heads import destination, send_head
 
 pytestmark = pytest.mark.system
@@ -51,11 +48,16 @@ def artifacts(server: dict[str, str], run_id: str) -> dict[str, Any]:
     return {each["key"].rpartition("-")[2]: each for each in found if each["key"]}
 
 
-def test_progress_and_exclusion(
-    watched: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(monitoring, "PROGRESS_SECONDS", 0.0)
-    outcome = watched.run(orchestrated=True)
+def run_at(agency: Any, **pace: float) -> Outcome:
+    """Run on the server at another pace."""
+    agency.inspector.log = CuratorLog(agency.home.folder("curator"), new_run_id())
+    context = agency.context(orchestrated=True)
+    context.pace = Pace(**pace)
+    return run_release(context, Order(agency.config))
+
+
+def test_progress_and_exclusion(watched: Any, server: dict[str, str]) -> None:
+    outcome = run_at(watched, progress=0.0)
     shown = artifacts(server, outcome.run_id)
     assert set(shown) == {"plan", "budget", "progress", "gates", "bundle"}
     assert shown["progress"]["data"] == 100.0
@@ -64,11 +66,10 @@ def test_progress_and_exclusion(
     # While somebody has the slot a release waits, and gives up before it charges.
     from prefect.concurrency.sync import concurrency
 
-    monkeypatch.setattr(exclusion, "PATIENCE_SECONDS", 1.0)
     before = len(watched.entries())
     with concurrency(limit_name("Löhne 2000"), strict=True):
         with pytest.raises(OrchestratorError, match="nothing was charged") as refused:
-            watched.run(orchestrated=True)
+            run_at(watched, turn=1.0)
         assert f"prefect gcl update {limit_name('Löhne 2000')}" in refused.value.next_step
         assert len(watched.entries()) == before
         watched.run()  # without a server the ledger's lock serves
@@ -130,9 +131,8 @@ def test_a_server_that_does_not_answer_costs_no_bundle(
 
     for room in (notices, monitoring):
         monkeypatch.setattr(room, "notice_client", nobody)
-    monkeypatch.setattr(monitoring, "PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(_sync, "release_concurrency_slots_with_lease", lost)
-    outcome = watched.run(orchestrated=True)
+    outcome = run_at(watched, progress=0.0)
     assert (outcome.bundle / "manifest.json").exists()
     assert watched.entries()[-1].kind == "publish"
     assert artifacts(server, outcome.run_id) == {}
@@ -148,39 +148,6 @@ def test_gates_are_not_shown_before_the_bundle_is(watched: Any, server: dict[str
         watched.run(orchestrated=True)
     assert set(artifacts(server, watched.inspector.log.run_id)) == {"plan"}
     assert watched.bundles() == []
-
-
-@contextmanager
-def _without_quality_process(home: Home, run_id: str) -> Iterator[RunContext]:
-    """The context of a deployed flow, but for the process that takes seconds to start."""
-    context = plain_context(home, run_id=run_id)
-    context.inspector = InProcess(context.log)
-    yield context
-
-
-def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
-    watched: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class FlowRun:
-        id = str(uuid4())
-
-    def cut(*_: Any, **__: Any) -> None:
-        raise RuntimeError
-
-    monkeypatch.setenv("STATPRESS_HOME", str(watched.home.root))
-    monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(statpress.flows.deployed, "open_context", _without_quality_process)
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.draw_records", cut)
-        with pytest.raises(StatpressError):
-            statpress.flows.deployed.release.fn(config=str(watched.config))
-    statpress.flows.deployed.release.fn(config=str(watched.config))
-    kinds = ["register", "register", "look", "charge", "look", "draw", "publish"]
-    assert [entry.kind for entry in watched.entries()] == kinds
-    assert watched.entries()[3].body["run_id"] == FlowRun.id.replace("-", "")
-    watched.replace("title: Test release", "title: Another release")
-    statpress.flows.deployed.release.fn(config=str(watched.config))
-    assert [entry.kind for entry in watched.entries()] == kinds
 
 
 def test_the_checkup_finds_late_runs_and_automations_that_are_off(server: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from browser import Browser
 from countries import country
-from looks import looks_at
+from looks import assert_fits, looks
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order
@@ -25,6 +25,7 @@ from statpress.tasks.products.place_product import place_map
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
+pytestmark = pytest.mark.system
 CONFIGS = Path(__file__).parents[2] / "configs"
 LAST = "Made with"
 MOST_BYTES = 500_000
@@ -190,17 +191,13 @@ def test_a_reader_chooses_level_figure_and_place(bundle: Path, browser: Browser)
     assert messages == [] and requests == [page]
 
 
-@pytest.mark.parametrize("looks", looks_at(WIDTHS))
-def test_all_can_use_it_at_every_width(
-    bundle: Path, browser: Browser, looks: list[tuple[int, str]]
-) -> None:
+def test_all_can_use_it_at_every_width(bundle: Path, browser: Browser, full: bool) -> None:
     browser.see((bundle / "report.html").as_uri(), LAST)
     browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
-    for width, scheme in looks:
+    for width, scheme in looks(WIDTHS, full):
         browser.look(width, scheme)
         browser.run(CHOOSE % json.dumps(["state", "Educational attainment: 12", "Ohio"]))
-        shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
-        assert shown <= inner == width, "it scrolls sideways"
+        assert_fits(browser, width)
         if scheme == "light" or width == WIDTHS[0]:  # colours are the same at every width
             assert browser.faults(".map") == []
         focused = browser.run(
@@ -227,20 +224,13 @@ publish: {{directory: releases}}
 """
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("side", "ages"),
-    [(25, 2), pytest.param(55, 5, marks=pytest.mark.nightly)],
-    ids=["quick", "full"],
-)
-def test_three_thousand_areas_fit_on_a_page(
-    tmp_path: Path, browser: Browser, side: int, ages: int
-) -> None:
+def test_three_thousand_areas_fit_on_a_page(tmp_path: Path, browser: Browser, full: bool) -> None:
     """Their outlines, of 120,000 points, are in the page once, and so are all figures.
 
-    The quick form has a fifth of the areas, and for outlines a quarter of the bytes.
+    By day a fifth of the areas, and for outlines a quarter of the bytes.
     """
-    areas, full = country(side, 3, points=10), side == 55
+    side, ages = (55, 5) if full else (25, 2)
+    areas = country(side, 3, points=10)
     features = [
         {"type": "Feature", "id": code, "geometry": {"type": "Polygon", "coordinates": rings}}
         for code, rings in areas.items()
@@ -274,6 +264,5 @@ def test_three_thousand_areas_fit_on_a_page(
     browser.run(CHOOSE % json.dumps(["tract", f"age: 0 to {100 // ages - 1}", "7-9"]))
     assert browser.run("document.querySelectorAll('.marked').length") == 1
     assert browser.run("document.querySelectorAll('.place').length") == side**2
-    shown, inner = browser.run("[document.documentElement.scrollWidth, innerWidth]")
-    assert shown <= inner == 360
+    assert_fits(browser, 360)
     browser.heard()

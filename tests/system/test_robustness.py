@@ -6,7 +6,6 @@ disk goes; ``test_server.py`` has the orchestrator's server go.
 
 from __future__ import annotations
 
-import datetime
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -15,12 +14,16 @@ from typing import Any
 
 import pytest
 from postgres import Server
-from victims import Victim, all_ended, press, short_of_disk, warm
+from seeded_streams import CLOCK
+from victims import InProcess, Victim, all_ended, press, short_of_disk, warm
 
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.guards import new_run_id
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import note_bundle
 
@@ -96,6 +99,7 @@ def test_a_run_started_again_goes_on_and_says_so(quick: Any) -> None:
     assert "goes on with that charge" in again.said
     assert kinds(quick) == ["look", "charge", "look", "draw", "publish"]
     assert_clean(quick, 1)
+    quick.replace("title: Test release", "title: Another release")
     third = press(quick, "third", run_id=run_id)
     assert third.end() == 0 and "This run is done already: published" in third.said
     assert kinds(quick) == ["look", "charge", "look", "draw", "publish"]
@@ -215,21 +219,26 @@ def test_a_full_disk(quick: Any, step: str, kind: str, ledger: list[str], said: 
     assert_clean(quick, 0)
 
 
-def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+class Backwards(Silent):
+    """Sets the clock back by years whenever a step begins."""
+
+    def __init__(self) -> None:
+        self._years = 20
+
+    def announce(self, title: str) -> None:
+        self._years -= 1
+        CLOCK.shift(self._years * 365 * 24 * 60 * 60)
+
+
+def test_a_clock_that_jumps_back(quick: Any) -> None:
     """The chain's order is the truth: no date is compared with another."""
-    from victims import InProcess
-
-    quick.inspector = InProcess(None)
-    years = iter(range(2040, 1990, -1))
-
-    class Clock(datetime.datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime.datetime:
-            return datetime.datetime(next(years), 1, 1, tzinfo=tz)
-
-    monkeypatch.setattr("statpress.tasks.ledger.ledger.datetime", Clock)
-    monkeypatch.setattr("statpress.tasks.release.runs.datetime.datetime", Clock)
-    runs = [quick.run() for _ in range(2)]
+    runs, clock = [], Backwards()
+    for _ in range(2):
+        quick.inspector = InProcess(CuratorLog(quick.home.folder("curator"), new_run_id()))
+        context = quick.context()
+        context.listener = clock
+        runs.append(run_release(context, Order(quick.config)))
+    CLOCK.shift(0)
     assert kinds(quick) == ["look", "charge", "draw", "publish"] * 2
     dates = [entry.body["created"] for entry in quick.entries()[1:]]
     assert dates == sorted(dates, reverse=True) and len(set(dates)) == 8

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-import os
 import subprocess
 import time
 import urllib.error
@@ -25,13 +24,12 @@ from typing import Any
 
 import pytest
 from bad_input import CANARY, RARE
-from browser import Browser, missing, opened
+from browser import Browser
 from command_forks import forked_engine, forked_prefect, forked_with_prefect
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from postgres import Server
 from prefect_server import BIN, PASSWORD, as_client, ask, noticed
-from requirements import lacking
 from ruamel.yaml import YAML
 from victims import warm
 
@@ -429,33 +427,32 @@ def test_the_database_holds_nothing_private(day: Day, postgres_server: Server) -
 
 
 @pytest.mark.nightly
-def test_pages_in_a_browser(day: Day, tmp_path: Path) -> None:
+def test_pages_in_a_browser(
+    day: Day, browser: Browser, pictures: Path | None, tmp_path: Path
+) -> None:
     site = day.client["PREFECT_API_URL"].removesuffix("/api")
     run = f"{site}/runs/flow-run/{day.scheduled['id']}"
-    pictures = Path(os.environ.get("STATPRESS_TEST_PICTURES", tmp_path))
-    if reason := missing():
-        lacking(reason)
-    with opened(tmp_path / "chromium.log") as browser:
+    kept = pictures or tmp_path
 
-        def page(address: str | None, name: str, *words: str) -> None:
-            text = browser.see(address, *words, picture=pictures / f"{name}.png")
-            assert not [each for each in PRIVATE if each in text]
+    def page(address: str | None, name: str, *words: str) -> None:
+        text = browser.see(address, *words, picture=kept / f"{name}.png")
+        assert not [each for each in PRIVATE if each in text]
 
-        log_in(browser, site, page)
-        name = day.scheduled["name"]
-        steps = f"{ask(day.client, '/task_runs/count', of(day.scheduled))} Task runs"
-        page(run, "run", name, "Completed", "testdata", steps, "statpress-release")
-        browser.press("Parameters")
-        page(None, "parameters", name, '"config"', str(day.agency.config))
-        browser.press("Artifacts")
-        tab = ("testdata-plan", "testdata-budget", "testdata-gates", "testdata-bundle")
-        page(None, "artifacts", name, *tab)
-        one = f"{site}/artifacts/artifact"
-        shown = {key: f"{one}/{each['id']}" for key, each in day.artifacts().items()}
-        page(shown["testdata-plan"], "plan", "people", "births", "bootstrap", "records")
-        page(shown["testdata-budget"], "budget", "16.8 % left", "█████", "remaining")
-        page(shown["testdata-gates"], "gates", "input", "table", "release", "passed")
-        page(shown["testdata-bundle"], "bundle", str(day.bundle), "Seal")
+    log_in(browser, site, page)
+    name = day.scheduled["name"]
+    steps = f"{ask(day.client, '/task_runs/count', of(day.scheduled))} Task runs"
+    page(run, "run", name, "Completed", "testdata", steps, "statpress-release")
+    browser.press("Parameters")
+    page(None, "parameters", name, '"config"', str(day.agency.config))
+    browser.press("Artifacts")
+    tab = ("testdata-plan", "testdata-budget", "testdata-gates", "testdata-bundle")
+    page(None, "artifacts", name, *tab)
+    one = f"{site}/artifacts/artifact"
+    shown = {key: f"{one}/{each['id']}" for key, each in day.artifacts().items()}
+    page(shown["testdata-plan"], "plan", "people", "births", "bootstrap", "records")
+    page(shown["testdata-budget"], "budget", "16.8 % left", "█████", "remaining")
+    page(shown["testdata-gates"], "gates", "input", "table", "release", "passed")
+    page(shown["testdata-bundle"], "bundle", str(day.bundle), "Seal")
 
 
 def of(run: dict[str, Any]) -> dict[str, Any]:

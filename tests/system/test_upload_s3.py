@@ -28,7 +28,6 @@ from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.export import head_line, read_head
 from statpress.tasks.release.runs import Uploaded
-from statpress.tasks.source import lakes
 from statpress.tasks.uploads import s3
 from statpress.tasks.uploads.heads import destination, send_head
 from statpress.tasks.uploads.upload import Bundle, read_bundle, store_of, upload
@@ -118,11 +117,8 @@ def test_a_second_upload_sends_nothing(bucket: Bucket, publisher: Publisher) -> 
 
 
 @pytest.mark.nightly
-def test_cut_at_every_request(
-    bucket: Bucket, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_at_every_request(bucket: Bucket, publisher: Publisher) -> None:
     """Each release follows the one before it; readers see the one or the other."""
-    monkeypatch.setattr(lakes, "_ATTEMPTS", 1)
     made = read_bundle(publisher.home, publisher.bundles[0])
     through, direct = bucket.target("cut", direct=False), bucket.target("cut")
     seen, k, done = {"old": 0, "new": 0, "between": 0}, 0, False
@@ -157,26 +153,25 @@ def test_cut_at_every_request(
 
 @pytest.mark.parametrize("name", [MANIFEST, "latest.json"])
 def test_an_interruption_does_not_cut_what_readers_go_by(
-    bucket: Bucket, publisher: Publisher, monkeypatch: pytest.MonkeyPatch, name: str
+    bucket: Bucket, publisher: Publisher, name: str
 ) -> None:
     """Closing a stream makes an object of what was written, were it nothing."""
-    prefix, opened = f"interrupted-{name}", s3.S3Store._sink
+    prefix = f"interrupted-{name}"
     old, new = (read_bundle(publisher.home, bundle) for bundle in publisher.bundles)
     put(old, bucket.target(prefix))
 
-    def interrupted(store: Any, key: str) -> Any:
-        sink = opened(store, key)
-        if key.endswith(name):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.05)  # the main thread hears of it before anything is written
-        return sink
+    class Interrupted(s3.S3Store):
+        def _sink(self, key: str) -> Any:
+            sink = super()._sink(key)
+            if key.endswith(name):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)  # the main thread hears of it before anything is written
+            return sink
 
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
     try:
-        with monkeypatch.context() as patched:
-            patched.setattr(s3.S3Store, "_sink", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                put(new, bucket.target(prefix))
+        with pytest.raises(KeyboardInterrupt):
+            send_all(new, Interrupted(bucket.target(prefix), new))
     finally:
         signal.signal(signal.SIGINT, handler)
     expected = ({"old", "new"}, "old" if name == MANIFEST else "new")
@@ -246,7 +241,6 @@ def test_no_secret_is_shown_or_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The command, with a right key and a wrong one, a dead server and no bucket."""
-    monkeypatch.setattr(lakes, "_ATTEMPTS", 1)
     monkeypatch.setenv("COLUMNS", "300")
     publisher, said = Publisher(tmp_path), []
     endpoint = f", endpoint: 'http://127.0.0.1:{bucket.port}', region: us-east-1"
@@ -296,7 +290,6 @@ def test_no_secret_is_shown_or_kept(
 def test_the_head_of_a_ledger_is_an_object_that_is_replaced(
     bucket: Bucket, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lakes, "_ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     place = bucket.root / "bucket" / "heads" / "ledger.json"

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.system
 
 TOYS = Path(__file__).parents[1] / "flow" / "toys"
 SUPPORT = Path(__file__).parents[1] / "support"
+PATH = (str(TOYS), str(SUPPORT), os.environ.get("PYTHONPATH"))
 WIDE = ["age", "region", "pay", "born", *(f"w{i}" for i in range(20))]
 PRODUCTS = f"""\
 products:
@@ -33,9 +36,8 @@ publish: {{directory: releases, plots: false, formats: [parquet]}}
 FAULTS = ("full disk", "terminated", "killed", "killed drawing", "none")
 
 
-@pytest.fixture
-def wide(agency: Any) -> Any:
-    """The agency with twenty more columns, over a thousand million million million cells."""
+def widened(agency: Any) -> Any:
+    """An agency with twenty more columns, over a thousand million million million cells."""
     table = pq.read_table(agency.source)
     for i in range(20):
         table = table.append_column(f"w{i}", [np.arange(N) % (5 + i)])
@@ -46,20 +48,36 @@ def wide(agency: Any) -> Any:
     return agency
 
 
-def pressed(agency: Any, *faults: str) -> list[dict[str, Any]]:
-    """How the runs with these faults ended."""
+@dataclass
+class Runs:
+    """Agencies, and how their runs ended."""
+
+    wide: Any
+    ended: dict[str, dict[str, Any]]
+    persons: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def runs(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """All runs, forks of one process: of records, with each fault, and of persons without."""
+    wide = widened(founded(tmp_path_factory.mktemp("wide")))
+    persons = widened(founded(tmp_path_factory.mktemp("persons")))
+    count_persons(persons)
+    put_people(persons)
+    places = [[str(each.config), str(each.home.root)] for each in (wide, persons)]
     done = subprocess.run(
-        [sys.executable, str(TOYS / "wide_faults.py"), str(agency.config), str(agency.home.root),
-         *faults],
+        [sys.executable, str(TOYS / "wide_faults.py"), *places[0], *FAULTS, "--", *places[1],
+         "none"],
         capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TOYS), str(SUPPORT)])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, PATH))},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return list(json.loads(done.stdout))
+    *ended, last = json.loads(done.stdout)
+    return Runs(wide, dict(zip(FAULTS, ended, strict=True)), last)
 
 
-def test_faults_leave_neither_codes_nor_a_charge(wide: Any) -> None:
-    ended = dict(zip(FAULTS, pressed(wide, *FAULTS), strict=True))
+def test_faults_leave_neither_codes_nor_a_charge(runs: Runs) -> None:
+    wide, ended = runs.wide, runs.ended
     assert ended["full disk"]["code"] == errors.OutputNotWritableError.exit_code, ended
     assert "coded columns cannot be written (File too large)" in ended["full disk"]["said"]
     assert "Nothing was charged" in ended["full disk"]["said"]
@@ -80,10 +98,8 @@ def test_faults_leave_neither_codes_nor_a_charge(wide: Any) -> None:
     assert private.in_files(wide.folder, but=(wide.source, wide.home.root / "curator")) == []
 
 
-def test_units_of_several_records(wide: Any) -> None:
-    count_persons(wide)
-    put_people(wide)
-    (ended,) = pressed(wide, "none")
+def test_units_of_several_records(runs: Runs) -> None:
+    ended = runs.persons
     assert ended["code"] == 0, ended
     bundle = Path(ended["said"].split("PUBLISHED ")[1].splitlines()[0])
     verify_bundle(bundle)

@@ -1,6 +1,7 @@
-"""Runs of a wide product, each a fork that meets its fault: python wide_faults.py CONFIG HOME …
+"""Runs of a wide product, each a fork that meets its fault.
 
-Prints, for each fault, how the run ended, what it said, and what was left in its work folder.
+Called as ``python wide_faults.py CONFIG HOME FAULT …``, with ``--`` before another config. Prints,
+for each fault, how the run ended, what it said, and what was left in its work folder.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ import victims
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.source import scanning
-
-CONFIG, HOME = map(Path, sys.argv[1:3])
 
 
 def _before(place: Any, name: str, act: Any) -> None:
@@ -55,26 +54,34 @@ FAULTS = {
 }
 
 
-def _run(fault: str, folder: Path) -> dict[str, Any]:
+def _run(config: str, home: Path, fault: str, folder: Path) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         FAULTS[fault]()
-        victims._live(victims.Order(str(CONFIG), str(HOME), str(folder)))
+        victims._live(victims.Order(config, str(home), str(folder)))
     status = os.waitpid(child, 0)[1]
-    left = sorted((HOME / "work").rglob("*"))
+    left = sorted((home / "work").rglob("*"))
     return {
         "code": os.waitstatus_to_exitcode(status),
         "said": (folder / "said").read_text(),
-        "left": [str(path.relative_to(HOME / "work")) for path in left],
+        "left": [str(path.relative_to(home / "work")) for path in left],
         "modes": sorted({oct(path.stat().st_mode) for path in left}),
     }
 
 
-if __name__ == "__main__":
-    signs = HOME.parent / "signs"
+def _run_all(config: str, home: Path, faults: list[str]) -> list[dict[str, Any]]:
     found = []
-    for i, fault in enumerate(sys.argv[3:]):
-        (signs / str(i)).mkdir(parents=True)
-        found.append(_run(fault, signs / str(i)))
-    verify_ledger(Home(HOME))  # here, where the toys are known
-    print(json.dumps(found))
+    for i, fault in enumerate(faults):
+        (folder := home.parent / "signs" / str(i)).mkdir(parents=True)
+        found.append(_run(config, home, fault, folder))
+    verify_ledger(Home(home))  # here, where the toys are known
+    return found
+
+
+if __name__ == "__main__":
+    ended, words = [], sys.argv[1:]
+    while words:
+        end = words.index("--") if "--" in words else len(words)
+        (config, home, *faults), words = words[:end], words[end + 1 :]
+        ended += _run_all(config, Path(home), faults)
+    print(json.dumps(ended))
