@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from followed_runs import Follower, fail, refusing, run_followed
 
 from statpress.configs.release_config import LIMITS
 from statpress.flows.cli import app
@@ -24,7 +24,6 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
-from statpress.tasks.source import scanning
 
 FIGURE = "401"  # records of the source, where 400 are declared
 
@@ -87,7 +86,7 @@ def test_a_stop_is_an_entry_without_figures_and_is_told(
 
 
 def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
-    surplus: Any, say: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    surplus: Any, say: Callable[..., str]
 ) -> None:
     close(surplus, 19)
     with pytest.raises(QualityGateError):
@@ -95,39 +94,27 @@ def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
     log = surplus.inspector.log.path.read_text()
     assert "gates stopped 19;" in log and "gates stopped 20;" in log
     assert "No further run looks at the data" in say("ledger", "show", "testdata")
-    looks: list[str] = []
-    real = scanning.scan
-    monkeypatch.setattr(scanning, "scan", lambda *a, **k: looks.append("one") or real(*a, **k))
+    hidden = surplus.source.rename(surplus.folder / "hidden")  # whoever looked would miss it
     with pytest.raises(RefusalLimitError, match="no run looks at the data") as caught:
         surplus.run()
     assert caught.value.exit_code == 26 and "--reopen" in caught.value.next_step
-    assert looks == [] and len(surplus.entries()) == 22
+    assert len(surplus.entries()) == 22
+    hidden.rename(surplus.source)
     said = say("ledger", "amend", "testdata", "--reopen", "--reason", "a file of last year")
     assert said == (
         "testdata is reopened after 1 looks and 20 refusals; from here 60 and 20 are left.\n"
     )
     with pytest.raises(QualityGateError):
         surplus.run()
-    assert looks == ["one"]
     assert "since it was reopened" in say("ledger", "show")
 
 
-def test_runs_at_the_same_time_do_not_pass_the_limit(
-    surplus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_at_the_same_time_do_not_pass_the_limit(surplus: Any) -> None:
     """Others are stopped after this run has checked its budget, and before it looks."""
-    from statpress.tasks.release import steps
-
-    real = steps.check_budget
-
-    def slow(*arguments: Any) -> Any:
-        reviewed = real(*arguments)
-        close(surplus, 20)
-        return reviewed
-
-    monkeypatch.setattr("statpress.flows.release.check_budget", slow)
+    follower = Follower("rehearse", lambda: close(surplus, 20))
     with pytest.raises(RefusalLimitError):
-        surplus.run()
+        run_followed(surplus, follower)
+    assert follower.steps.index("check budget") < follower.steps.index("rehearse")
     assert len(surplus.entries()) == 21
 
 
@@ -153,58 +140,43 @@ def test_what_names_are_wrong_is_a_look_and_no_refusal(surplus: Any) -> None:
     assert [entry.kind for entry in surplus.entries()] == ["register", "look", "look"]
 
 
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, MemoryError, RuntimeError])
 def test_a_look_is_there_whatever_ends_the_run(
-    surplus: Any, monkeypatch: pytest.MonkeyPatch
+    surplus: Any, ending: type[BaseException]
 ) -> None:
-    for ending in (KeyboardInterrupt, MemoryError, RuntimeError):
-
-        def scan(*_: Any, ending: type[BaseException] = ending, **__: Any) -> None:
-            assert surplus.entries()[-1].kind == "look"
-            raise ending
-
-        monkeypatch.setattr(scanning, "scan", scan)
-        with pytest.raises((StatpressError, KeyboardInterrupt)):
-            surplus.run()
-    assert [entry.kind for entry in surplus.entries()] == ["register"] + ["look"] * 3
+    follower = Follower("check input", fail(ending))
+    with pytest.raises((StatpressError, KeyboardInterrupt)):
+        run_followed(surplus, follower)
+    assert [entry.kind for entry in surplus.entries()] == ["register", "look"]
 
 
-def test_nothing_is_opened_that_cannot_be_recorded(
-    surplus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise LedgerReadOnlyError("The ledger cannot be written.", where="ledger")
-
-    monkeypatch.setattr(Ledger, "look", full)
-    monkeypatch.setattr(scanning, "scan", None)
-    with pytest.raises(LedgerReadOnlyError):
+def test_nothing_is_opened_that_cannot_be_recorded(surplus: Any) -> None:
+    surplus.source.write_text("whoever opens it says something else")
+    with refusing("look"), pytest.raises(LedgerReadOnlyError):
         surplus.run()
 
 
-def test_exact_gates_answer_as_often_as_the_limit_says(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exact_gates_answer_as_often_as_the_limit_says(agency: Any) -> None:
     """The scan for a count by exact answers: checks loosened step by step until a run passes."""
     agency.home.ledger.unlink()
     agency.register(max_looks=2)
-    asked = []
-    real = scanning.scan
-    monkeypatch.setattr(scanning, "scan", lambda *a, **k: asked.append(1) or real(*a, **k))
+    answers = []
     for number, share in enumerate(LIMITS[:4]):
+        if number == 2:
+            agency.source.unlink()  # whoever looked would miss it
         checks = f"checks: {{age: {{outside_at_most: {share}}}}}\nproducts:"
         text = agency.text.replace("products:", checks).replace("epsilon: 1.0", "epsilon: 1.0e-3")
         agency.config.write_text(text.replace("name: first", f"name: scan-{number}"))
-        with contextlib.suppress(QualityGateError, RefusalLimitError):
-            agency.run()
-    assert len(asked) == 2
+        try:
+            answers.append(agency.run().status)
+        except (QualityGateError, RefusalLimitError) as error:
+            answers.append(type(error))
+    assert RefusalLimitError not in answers[:2] and answers[2:] == [RefusalLimitError] * 2
     account = Ledger.open(agency.home.ledger).account("testdata")
     assert account.closed and account.open_looks == 2
 
 
-def test_a_stop_that_cannot_be_noted_says_so(surplus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise LedgerReadOnlyError("The ledger cannot be written.", where="ledger")
-
-    monkeypatch.setattr(Ledger, "refuse", full)
-    with pytest.raises(LedgerReadOnlyError):
+def test_a_stop_that_cannot_be_noted_says_so(surplus: Any) -> None:
+    with refusing("refuse"), pytest.raises(LedgerReadOnlyError):
         surplus.run()
     assert "records" in surplus.inspector.log.path.read_text()

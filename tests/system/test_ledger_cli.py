@@ -13,7 +13,7 @@ import pytest
 from postgres import Server
 from sqlalchemy import make_url
 
-from statpress.flows.cli import main
+from statpress.flows.cli import app, status_of
 from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
@@ -40,17 +40,13 @@ def ledger(
     monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STATPRESS_LEDGER", location)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.chdir(tmp_path)
 
     def press(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["statpress", "ledger", *arguments]
-        monkeypatch.setattr(sys, "argv", command)
-        code, _ = 0, capsys.readouterr()
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        command, _ = ["ledger", *arguments], capsys.readouterr()
+        code = status_of(
+            lambda: app(command, exit_on_error=False), as_json="--json" in arguments
+        )
         out, err = capsys.readouterr()
         return subprocess.CompletedProcess(command, code, out, err)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,6 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.ledger import store as ledger_sqlite
-from statpress.tasks.ledger import store as ledger_store
 from statpress.tasks.ledger.ledger import Ledger
 
 
@@ -147,23 +147,28 @@ def test_entries_reports_a_fault_like_the_rest(path: Path) -> None:
         assert not path.exists()
 
 
-def test_a_forked_process_has_to_open_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_has_to_open_its_own(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        monkeypatch.setattr("statpress.tasks.ledger.store.os.getpid", lambda: -1)
-        for attempt in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
-            assert_fault(attempt, LedgerUnavailableError, "another process")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for act in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
+                    assert_fault(act, LedgerUnavailableError, "another process")
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert ledger.verify().entries == 1
 
 
 # --- a ledger that cannot be written ------------------------------------------------
 
 
-def test_a_locked_ledger_is_reported_after_a_while(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 0.1)
+def test_a_locked_ledger_is_reported_after_a_while(path: Path) -> None:
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with Ledger.open(path) as hasty:
+    with Ledger.open(path, patience=0.1) as hasty:
         assert_fault(lambda: charge(hasty), LedgerLockedError, "locked")
         assert hasty.verify().entries == 1  # reading goes on
         holder.execute("ROLLBACK")

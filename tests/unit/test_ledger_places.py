@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from census_ledger import TERMS
+from privileges import held_to_modes
 from requirements import needed
 
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
@@ -145,14 +146,10 @@ def test_every_folder_made_on_the_way_is_private(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700, folder
 
 
-def test_what_nobody_may_enter_is_unavailable(tmp_path: Path, monkeypatch: Any) -> None:
-    def forbidden(self: Path) -> bool:
-        raise PermissionError(13, "Permission denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "is_file", forbidden)
-        with pytest.raises(LedgerUnavailableError, match="Permission denied"):
-            Ledger.exists(tmp_path / "ledger.db")
+def test_what_nobody_may_enter_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(0o000)
+    with held_to_modes(), pytest.raises(LedgerUnavailableError, match="Permission denied"):
+        Ledger.exists(tmp_path / "closed" / "ledger.db")
 
 
 def test_an_export_leaves_other_files_alone(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from statpress.mechanisms.errors import (
     UnregisteredDatasetError,
 )
 from statpress.tasks.ledger import account_rules
-from statpress.tasks.ledger.account_rules import approvers_statement
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.chain import next_entry, repeated, replay, resume
 from statpress.tasks.ledger.entries import (
@@ -68,7 +67,7 @@ class Journal:
         body |= {"unsigned": unsigned, "reason": reason}
         if by is None:
             return body
-        statement = approvers_statement(self.state.accounts["census"], body)
+        statement = account_rules.approvers_statement(self.state.accounts["census"], body)
         return body | {"public_key": public_text(by), "signature": sign_statement(by, statement)}
 
     def decision(self, key: Any = FIRST, **changes: Any) -> dict[str, Any]:
@@ -203,7 +202,7 @@ def test_a_decision_is_by_an_approver_in_force(prepared: Journal) -> None:
     account = prepared.state.accounts["census"]
     for other in (
         sign_statement(FIRST, checkpoint_statement(1, "b" * 64)),
-        sign_statement(FIRST, approvers_statement(account, prepared.approvers(FIRST))),
+        sign_statement(FIRST, account_rules.approvers_statement(account, prepared.approvers(FIRST))),
     ):
         body = prepared.decision() | {"signature": other}
         assert "signature" in str(prepared.refusal("decide", body))
@@ -298,11 +297,10 @@ def test_a_statement_without_the_entry_before_could_be_used_again(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken twin of the test above."""
-    honest = approvers_statement
+    honest = account_rules.approvers_statement
     monkeypatch.setattr(
         account_rules, "approvers_statement", lambda account, body: honest(account, body)[:-1]
     )
-    monkeypatch.setitem(globals(), "approvers_statement", account_rules.approvers_statement)
     old = journal.approvers(FIRST, by=FIRST)
     journal.add("set-approvers", old)
     journal.add("set-approvers", journal.approvers(FIRST, SECOND, by=FIRST))
