@@ -357,7 +357,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 )
             batch = list(entries)
             state = replay(batch)
-            open_runs = [run for run, c in state.charges.items() if c.status is Status.RESERVED]
+            reserved = [run for run, c in state.charges.items() if c.status is Status.RESERVED]
+            open_runs = [run for run in reserved if run not in state.refused]  # those never draw
             for run in () if complete else open_runs:
                 dataset = state.charges[run].entry.body["dataset"]
                 body = {"run_id": run, "dataset": dataset, "created": now()}
