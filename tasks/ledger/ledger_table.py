@@ -377,8 +377,7 @@ def check_schema(connection: Connection) -> bool:
         return False
     if form != SCHEMA.forms[-1]:
         raise LedgerSchemaError(
-            f"The ledger is of the older form {form!r}; this version writes"
-            f" {SCHEMA.forms[-1]!r}.",
+            f"The ledger is of the older form {form!r}; this version writes {SCHEMA.forms[-1]!r}.",
             next_step="Make a backup, then run 'statpress ledger upgrade'.",
         )
     strange = altered(connection, objects)

@@ -141,9 +141,7 @@ def test_what_names_are_wrong_is_a_look_and_no_refusal(surplus: Any) -> None:
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, MemoryError, RuntimeError])
-def test_a_look_is_there_whatever_ends_the_run(
-    surplus: Any, ending: type[BaseException]
-) -> None:
+def test_a_look_is_there_whatever_ends_the_run(surplus: Any, ending: type[BaseException]) -> None:
     follower = Follower("check input", fail(ending))
     with pytest.raises((StatpressError, KeyboardInterrupt)):
         run_followed(surplus, follower)

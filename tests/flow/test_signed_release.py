@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,7 @@ def test_the_option_of_the_command(agency: Any, capsys: Any, monkeypatch: Any) -
     private, public = write_keys(agency.folder, PUBLISHER, "press")
     with pytest.raises(SigningKeyError):
         app(["run", str(agency.config), "--sign", str(public)], exit_on_error=False)
+
     @contextmanager
     def opened(*_: Any, **__: Any) -> Iterator[RunContext]:
         yield agency.context()

@@ -44,9 +44,7 @@ def ledger(
 
     def press(*arguments: str) -> subprocess.CompletedProcess[str]:
         command, _ = ["ledger", *arguments], capsys.readouterr()
-        code = status_of(
-            lambda: app(command, exit_on_error=False), as_json="--json" in arguments
-        )
+        code = status_of(lambda: app(command, exit_on_error=False), as_json="--json" in arguments)
         out, err = capsys.readouterr()
         return subprocess.CompletedProcess(command, code, out, err)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import census_ledger
@@ -26,7 +24,6 @@ from statpress.mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from statpress.tasks.ledger import store as ledger_store
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 

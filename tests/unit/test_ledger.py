@@ -37,7 +37,6 @@ from statpress.mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import ZERO_HASH, Entry
 from statpress.tasks.ledger.ledger import Ledger
@@ -248,15 +247,6 @@ def test_an_amount_comes_back_from_the_disk_to_the_last_digit(
         assert again.verify().entries == 5
 
 
-def test_small_parts_fill_the_limit_and_no_more(ledger: Ledger) -> None:
-    ledger.register(dataset="small", epsilon="1e-299", delta=0, **TERMS)
-    for number in range(10):
-        charge(ledger, f"run-{number}", dataset="small", epsilon=1e-300)
-    assert ledger.account("small").remaining["epsilon"] == 0
-    with pytest.raises(InsufficientBudgetError):
-        charge(ledger, "last", dataset="small", epsilon="1e-400")
-
-
 @pytest.mark.parametrize(
     "amount",
     [float("nan"), float("inf"), float("-inf"), -5e-324, "NaN", "Infinity", " 0.1", "0.1 "]
@@ -313,17 +303,6 @@ def test_all_but_the_draw_may_be_repeated(ledger: Ledger) -> None:
             attempt()
         assert_plain(caught.value)
     assert ledger.verify().entries == 7
-
-
-def test_a_void_gives_back_exactly(ledger: Ledger) -> None:
-    charge(ledger, epsilon="0.3", delta="1e-9")
-    before = ledger.account("census").spent
-    charge(ledger, "run-2", epsilon="0.6" + "9" * 300, delta="1e-300", rho="7e-399")
-    void(ledger, "run-2")
-    assert ledger.account("census").spent == before
-    assert ledger.account("census").charges["run-2"].status is Status.VOID
-    charge(ledger, "run-3", epsilon="0.7", delta="9e-9")
-    assert ledger.account("census").remaining.texts() == {"epsilon": "0", "delta": "0"}
 
 
 def test_an_amended_limit_binds_at_once(ledger: Ledger) -> None:
@@ -408,17 +387,6 @@ def test_a_dataset_is_registered_once(ledger: Ledger) -> None:
         ledger.account("other")
 
 
-def test_two_ledgers_of_one_file_see_each_other(ledger: Ledger, path: Path) -> None:
-    with Ledger.open(path) as second:
-        charge(ledger, "run-1", epsilon="0.6")
-        with pytest.raises(InsufficientBudgetError) as caught:
-            charge(second, "run-2", epsilon="0.5")
-        assert caught.value.remaining["epsilon"] == Decimal("0.4")
-        charge(second, "run-3", epsilon="0.4")
-        with pytest.raises(InsufficientBudgetError):
-            charge(ledger, "run-4", epsilon="1e-9")
-
-
 def test_threads_share_a_ledger(ledger: Ledger) -> None:
     outcomes: list[str] = []
 
@@ -461,18 +429,6 @@ def full_history(ledger: Ledger) -> list[Entry]:
     ledger.amend(dataset="census", policy="zcdp", rho="0.5", rho_delta=0, reason="zcdp")
     ledger.checkpoint(KEY)
     return list(ledger.entries())
-
-
-def test_an_export_restored_is_the_same_ledger(ledger: Ledger, tmp_path: Path) -> None:
-    entries = full_history(ledger)
-    with Ledger.open(tmp_path / "copy.db") as copy:
-        state = copy.restore(iter(entries))
-        assert state == copy.state() == ledger.state()
-        assert copy.verify(head=entries[-1].hash) == ledger.verify()
-        charge(copy, "run-3")
-        assert copy.verify().entries == 9
-    with Ledger.open(tmp_path / "copy.db", create=False) as again:
-        assert list(again.entries())[:8] == entries
 
 
 def test_nothing_is_restored_over_entries(ledger: Ledger, tmp_path: Path) -> None:

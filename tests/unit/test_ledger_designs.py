@@ -28,7 +28,6 @@ from statpress.mechanisms.periods import SeriesPeriod
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry, replay
 from statpress.tasks.ledger.entries import MEASURES, Entry, Loss, entry_hash, public_text
-from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
 from statpress.tasks.release.runs import left_in_words
@@ -398,58 +397,6 @@ def test_a_month_may_spend_what_the_heaviest_others_leave(ledger: Ledger) -> Non
     assert ledger.verify().entries == 8
 
 
-def test_a_charge_without_a_period_counts_for_everybody(ledger: Ledger) -> None:
-    spend(ledger, "run-1", "0.4")
-    spend(ledger, "run-2", "0.3", "2026-01")
-    assert ledger.account("census").remaining_for("2026-02")["epsilon"] == Decimal("0.3")
-    assert ledger.account("census").remaining_for(None)["epsilon"] == Decimal("0.3")
-    void(ledger, "run-1")
-    assert ledger.account("census").remaining_for("2026-02")["epsilon"] == Decimal("0.7")
-
-
-def test_a_revision_is_charged_to_the_month_of_its_data(ledger: Ledger) -> None:
-    spend(ledger, "run-1", "0.5", "2026-01")
-    spend(ledger, "run-2", "0.3", "2026-09")
-    assert spend(ledger, "run-3", "0.2", "2026-01").body["spent_by_one"]["epsilon"] == "1"
-    with pytest.raises(InsufficientBudgetError):
-        spend(ledger, "run-4", "0.1", "2026-01")
-
-
-def test_what_is_given_back_is_there_again(ledger: Ledger) -> None:
-    spend(ledger, "run-1", "0.5", "2026-01")
-    spend(ledger, "run-2", "0.5", "2026-02")
-    entry = void(ledger, "run-2")
-    assert entry.body["spent_by_one"]["epsilon"] == "0.5"
-    assert ledger.account("census").last_period == "2026-01"
-    spend(ledger, "run-3", "0.5", "2026-03")
-    assert ledger.verify().entries == 5
-
-
-@pytest.mark.parametrize("design", ["any 2", "2 consecutive", "2 within 3", None])
-def test_acts_know_the_sums_that_a_replay_gives(tmp_path: Path, design: str | None) -> None:
-    """Also those of another process, which reads on, and of one that reads all anew."""
-    choose = random.Random(str(design))
-    with Ledger.open(tmp_path / "a.db") as one, Ledger.open(tmp_path / "a.db") as other:
-        register(one, epsilon=3, **({"design": design} if design else {}))
-        for number in range(30):
-            writer = choose.choice([one, other])
-            period = choose.choice([None, *MONTHS, *MONTHS])
-            try:
-                spend(writer, f"run-{number}", choose.choice(["0.5", "0.2"]), period)
-            except InsufficientBudgetError:
-                continue
-            if choose.random() < 0.2:
-                void(writer, f"run-{number}")
-            whole = one.account("census")
-            for reader in (one, other):
-                part = reader.account_terms("census")
-                assert (part.spent, part.by_period) == (whole.spent, whole.by_period)
-                assert part.spent_by_one() == whole.spent_by_one()
-        with Ledger.open(tmp_path / "a.db") as third:
-            assert third.account_terms("census").by_period == whole.by_period
-        assert one.verify().state.accounts["census"] == whole
-
-
 def test_plain_accounts_keep_their_entries(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "plain.db") as plain:
         assert "design" not in register(plain).body
@@ -459,14 +406,6 @@ def test_plain_accounts_keep_their_entries(tmp_path: Path) -> None:
         assert "period" in body
         assert not {"design", "spent_by_one"} & body.keys()
         assert plain.account("census").remaining["epsilon"] == Decimal("0.8")
-
-
-def test_a_run_that_is_charged_again_finds_its_charge(ledger: Ledger) -> None:
-    first = spend(ledger, "run-1", "0.5", "2026-01")
-    assert spend(ledger, "run-1", "0.5", "2026-01") == first
-    for other in ("2026-02", None):
-        with pytest.raises(LedgerError, match="differs in period"):
-            spend(ledger, "run-1", "0.5", other)
 
 
 @pytest.mark.parametrize("period", ["2026-13", "2026-1", "October", "", "2026-10-05", 2026])
@@ -654,18 +593,6 @@ def test_verification_finds_what_a_charge_misstates(
         replay([*before, forged])
     assert caught.value.sequence == 4
     assert apply(replay(before), last).accounts["census"].by_period.periods
-
-
-def test_an_export_keeps_design_and_periods(ledger: Ledger, tmp_path: Path) -> None:
-    spend(ledger, "run-1", "0.5", "2026-01")
-    ledger.amend(dataset="census", design="2 within 3", reason="known better")
-    spend(ledger, "run-2", "0.5", "2026-02")
-    write_export(ledger, tmp_path / "export.jsonl")
-    with Ledger.open(tmp_path / "copy.db") as copy:
-        restore(copy, tmp_path / "export.jsonl", ledger.verify().head)
-        assert copy.state() == ledger.state()
-        with pytest.raises(InsufficientBudgetError):
-            spend(copy, "run-3", "0.6", "2026-03")
 
 
 def test_damaged_sums_are_found_before_the_next_charge(ledger: Ledger, tmp_path: Path) -> None:
