@@ -283,8 +283,24 @@ def test_unsigned_decisions_count_where_the_ledger_says_so(tmp_path: Path) -> No
 # --- a key that stays elsewhere -----------------------------------------------------
 
 
-def sign_with_openssl(key: Any, statement: Path) -> Path:
+def sign(key: Any, statement: Path) -> Path:
     """The signature that an officer makes on a machine without statpress."""
+    signature = statement.with_suffix(".signature")
+    signature.write_bytes(key.sign(statement.read_bytes()))
+    return signature
+
+
+@pytest.mark.system
+def test_openssl_signs_as_the_errors_say(tmp_path: Path) -> None:
+    statement = tmp_path / "statement.json"
+    statement.write_text('["a statement"]')
+    assert sign_with_openssl(OFFICER, statement).read_bytes() == OFFICER.sign(
+        statement.read_bytes()
+    )
+
+
+def sign_with_openssl(key: Any, statement: Path) -> Path:
+    """The same by the command that the errors recommend."""
     pem, signature = statement.with_suffix(".pem"), statement.with_suffix(".signature")
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pem.write_bytes(key.private_bytes(*form))
@@ -302,7 +318,7 @@ def test_an_officer_signs_where_the_key_is(
     statement = tmp_path / "statement.json"
     write_statement(office.home, RUN, decision, reason=reason, file=statement)
     assert office.status is Status.PREPARED
-    files = {"statement": statement, "signature": sign_with_openssl(OFFICER, statement)}
+    files = {"statement": statement, "signature": sign(OFFICER, statement)}
     entry = decide(office.home, RUN, decision, reason=reason, **files)
     signed = json.loads(statement.read_text())
     assert [entry.body["reason"], entry.body["created"]] == signed[-2:]
@@ -318,7 +334,7 @@ def test_an_officer_signs_where_the_key_is(
 def test_what_an_officer_did_not_sign_is_not_handed_in(office: Office, tmp_path: Path) -> None:
     statement = tmp_path / "statement.json"
     write_statement(office.home, RUN, "approve", reason="as agreed", file=statement)
-    files = {"statement": statement, "signature": sign_with_openssl(OFFICER, statement)}
+    files = {"statement": statement, "signature": sign(OFFICER, statement)}
     with pytest.raises(OutputNotWritableError, match="exists"):
         write_statement(office.home, RUN, "approve", reason="other", file=statement)
     for decision, reason in (("reject", "as agreed"), ("approve", "other")):
@@ -332,7 +348,7 @@ def test_what_an_officer_did_not_sign_is_not_handed_in(office: Office, tmp_path:
         with pytest.raises(ApprovalError):
             decide(office.home, RUN, "approve", reason=None, **files)
     statement.write_text(text)
-    stranger = files | {"signature": sign_with_openssl(STRANGER, statement)}
+    stranger = files | {"signature": sign(STRANGER, statement)}
     with pytest.raises(ApprovalError, match="not the signature of an approver in force"):
         decide(office.home, RUN, "approve", reason=None, **stranger)
     assert office.status is Status.PREPARED

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bad_input import N
 from followed_runs import Follower, fail, refusing, run_followed
 
 from statpress.configs.release_config import LIMITS
@@ -17,11 +18,13 @@ from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     LedgerError,
     LedgerReadOnlyError,
+    NoisyGateError,
     QualityGateError,
     RefusalLimitError,
     SourceNotFoundError,
     StatpressError,
 )
+from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
 
@@ -178,3 +181,44 @@ def test_a_stop_that_cannot_be_noted_says_so(surplus: Any) -> None:
     with refusing("refuse"), pytest.raises(LedgerReadOnlyError):
         surplus.run()
     assert "records" in surplus.inspector.log.path.read_text()
+
+
+def last_kinds(agency: Any, number: int) -> list[str]:
+    verify_ledger(agency.home)
+    return [entry.kind for entry in agency.entries()[-number:]]
+
+
+def looks(agency: Any) -> int:
+    with open_ledger(agency.home) as ledger:
+        return ledger.account_terms(agency.dataset).open_looks
+
+
+def with_nulls(agency: Any, number: int) -> None:
+    table = pq.read_table(agency.source)
+    ages = [None if i < number else 5 for i in range(len(table))]
+    agency.write_source(table.set_column(1, "age", pa.array(ages, pa.int64())))
+
+
+def test_a_membership_question_of_noisy_checks_costs_budget_and_of_exact_ones_looks(
+    agency: Any,
+) -> None:
+    agency.replace("publish: {", "gate: {noise: true, share: 0.1}\npublish: {")
+    agency.replace(", name: first", "")
+    with_nulls(agency, 1)
+    agency.run()  # one record does not show
+    assert last_kinds(agency, 5) == ["charge", "look", "draw", "settle", "publish"]
+    with_nulls(agency, N)
+    agency.replace("epsilon: 1.0", "epsilon: 0.9")
+    with pytest.raises(NoisyGateError):
+        agency.run()
+    assert last_kinds(agency, 4) == ["charge", "look", "draw", "settle"] and looks(agency) == 1
+    agency.replace("gate: {noise: true, share: 0.1}\n", "")
+    with_nulls(agency, 1)
+    with pytest.raises(QualityGateError):
+        agency.run()  # an exact answer, which counts
+    assert last_kinds(agency, 2) == ["look", "refuse"] and looks(agency) == 2
+    with open_ledger(agency.home) as ledger:
+        for run in range(58):
+            ledger.look(run=f"run-{run}", dataset=agency.dataset, config_sha256="a" * 64)
+    with pytest.raises(RefusalLimitError):
+        agency.run()

@@ -155,12 +155,12 @@ def test_a_filter_that_forgets_periods_or_goes_by_release_lets_a_person_lose_mor
     assert worst(attack(whole, random.Random(1), 12), FAMILIES["any 2"]) <= 1
 
 
-@pytest.mark.parametrize("histories", [25, pytest.param(1_500, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_nobody_loses_more_than_the_limit_in_any_of_many_adaptive_histories(
-    design: str, histories: int
+    design: str, full: bool
 ) -> None:
     """Every answer of the filter is that of a sum over every set, of a model without its code."""
+    histories = 1_500 if full else 10
     refused = 0
     for seed in range(histories):
         choose = random.Random(f"{design} {seed}")
@@ -198,11 +198,9 @@ def test_nobody_loses_more_than_the_limit_in_any_of_many_adaptive_histories(
     assert refused > histories // 3
 
 
-@pytest.mark.parametrize("histories", [8, pytest.param(50, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
-def test_an_adversary_that_asks_for_what_is_left_attains_the_limit(
-    design: str, histories: int
-) -> None:
+def test_an_adversary_that_asks_for_what_is_left_attains_the_limit(design: str, full: bool) -> None:
+    histories = 50 if full else 4
     for seed in range(histories):
         choose, filter_ = random.Random(seed), Rules(design)
         charges: list[tuple[str | None, Decimal]] = []
@@ -299,15 +297,15 @@ def changed_family(
     return FAMILIES[new] | (before if old == new else began)
 
 
-@pytest.mark.parametrize("histories", [60, pytest.param(400, marks=pytest.mark.nightly)])
-def test_a_changed_design_carries_every_charge_over(histories: int) -> None:
+def test_a_changed_design_carries_every_charge_over(full: bool) -> None:
+    histories = 400 if full else 25
     assert sum(changes_of(seed)[0] for seed in range(histories)) > histories
 
 
 def test_whoever_takes_part_under_both_designs_loses_more_if_it_was_said_that_nobody_does() -> None:
     """The broken twin: what is right of people apart, of people who are not."""
-    assert max(changes_of(seed, said=True)[1] for seed in range(20)) > Decimal("1.3")
-    assert max(changes_of(seed, said=False)[1] for seed in range(20)) <= 1
+    assert max(changes_of(seed, said=True)[1] for seed in range(12)) > Decimal("1.3")
+    assert max(changes_of(seed, said=False)[1] for seed in range(12)) <= 1
 
 
 def changes_of(seed: int, said: bool | None = None) -> tuple[int, Decimal]:
@@ -424,12 +422,12 @@ def test_an_account_has_periods_of_one_length(ledger: Ledger) -> None:
     assert spend(ledger, "run-2", "0.1", "2026-Q1").body["period"] == "2026-Q1"
 
 
-@pytest.mark.parametrize("accounts", [6, pytest.param(12, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(
-    tmp_path: Path, design: str, accounts: int
+    tmp_path: Path, design: str, full: bool
 ) -> None:
     """However it was spent before; by charging them, until the ledger refuses."""
+    accounts = 12 if full else 6
     choose, short = random.Random(design), 0
     for number in range(accounts):
         with Ledger.open(tmp_path / f"{number}.db") as ledger:
