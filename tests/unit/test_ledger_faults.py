@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
 import os
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.ledger import store as ledger_sqlite
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.store import SQLiteStore
 
 
 @pytest.fixture
@@ -288,3 +293,69 @@ def test_each_code_of_sqlite_means_one_kind(code: int | None, kind: type[Statpre
         assert hidden not in str(found)
     assert store.transient(error) is False
     assert type(store.fault(SQLAlchemyError())) is LedgerUnavailableError
+
+
+# --- turns of the writers --------------------------------------------------
+
+ROUNDS = 30
+
+
+def _somebody_waits() -> bool:
+    """Whether a thread of this process waits for a lock of a file, as Linux lists it."""
+    return any(
+        "->" in line and f" {os.getpid()} " in line
+        for line in Path("/proc/locks").read_text().splitlines()
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs the list of locks of Linux")
+def test_a_writer_that_comes_again_at_once_lets_others_go_first(path: Path) -> None:
+    """Its rival, which began to wait before, was let in once in 278 times."""
+    order: list[str] = []
+    greedy, patient = SQLiteStore(path, 60.0), SQLiteStore(path, 60.0)
+    over = threading.Event()
+
+    def wait_again_and_again() -> None:
+        while not over.is_set():
+            patient.write(lambda _: order.append("patient"))
+
+    def held(_: object) -> None:
+        until = time.monotonic() + 2  # only as long if nobody ever waits
+        while not _somebody_waits() and time.monotonic() < until:
+            time.sleep(0.001)
+        order.append("greedy")
+
+    rival = threading.Thread(target=wait_again_and_again)
+    rival.start()
+    try:
+        for _ in range(ROUNDS):
+            greedy.write(held)
+    finally:
+        over.set()
+        rival.join()
+        greedy.close()
+        patient.close()
+    turns = sum(pair == ("greedy", "patient") for pair in itertools.pairwise(order))
+    assert turns >= ROUNDS - 2
+
+
+def test_a_turn_that_never_comes_is_not_waited_for(path: Path) -> None:
+    """Whoever keeps the folder locked keeps nobody from the ledger, which has its own lock."""
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with Ledger.open(path, patience=0.1) as ledger:
+            charge(ledger)
+            assert ledger.verify().entries == 2
+    finally:
+        os.close(descriptor)
+
+
+def test_a_turn_is_given_back(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        charge(ledger)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
