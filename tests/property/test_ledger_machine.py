@@ -983,7 +983,7 @@ def exact_text(amount: Fraction) -> str:
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(
     settings(),
-    max_examples=max(20, settings().max_examples),
+    max_examples=max(12, settings().max_examples // 2),
     stateful_step_count=40,
     phases=[Phase.explicit, Phase.generate],  # to shrink a history takes minutes
 )
