@@ -71,3 +71,8 @@ def test_any_text_is_an_amount_or_a_ledger_error(text: str) -> None:
     except LedgerError:
         return
     assert number == Decimal(text)
+
+
+def test_large_amounts_have_one_text() -> None:
+    assert canonical(exact("1e15")) == "1" + "0" * 15
+    assert canonical(exact("1e16")) == "1e+16"

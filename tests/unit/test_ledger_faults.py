@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -359,3 +360,32 @@ def test_a_turn_is_given_back(path: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(descriptor)
+
+
+# --- PostgreSQL, without a server ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "address"),
+    [
+        ("23505", LedgerIntegrityError, False),
+        ("P0001", LedgerIntegrityError, False),
+        ("42501", LedgerReadOnlyError, False),
+        ("53100", LedgerFullError, False),
+        ("55P03", LedgerLockedError, False),
+        ("57P01", LedgerUnavailableError, True),
+        ("08006", LedgerUnavailableError, True),
+        ("99999", LedgerUnavailableError, False),
+        ("", LedgerUnavailableError, True),
+    ],
+)
+def test_each_state_of_postgresql_means_one_kind(
+    state: str, kind: type[StatpressError], address: bool
+) -> None:
+    cause: Any = Exception("detail of the database")
+    cause.sqlstate = state
+    store: Any = SimpleNamespace(where="postgresql://host/database")
+    found = ledger_sqlite.PostgresStore.fault(store, DBAPIError("SELECT secret", None, cause))
+    assert type(found) is kind and found.where == store.where
+    assert ("STATPRESS_LEDGER" in found.next_step) == address
+    assert "secret" not in str(found) and "detail" not in str(found)
