@@ -257,9 +257,9 @@ def _page_flaw(bundle: Path) -> str:
 def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
     """Bring the ledger of an older version to the present form; its entries stay as they are."""
     from statpress.tasks.ledger.ledger import Ledger
-    from statpress.tasks.ledger.ledger_table import FORMS
+    from statpress.tasks.ledger.ledger_table import SCHEMA
 
-    form, present = Ledger.upgrade(home_of(home).ledger), FORMS[-1]
+    form, present = Ledger.upgrade(home_of(home).ledger), SCHEMA.forms[-1]
     text = f"The ledger is of the present form, {present!r}; there is nothing to upgrade."
     if form != present:
         text = f"The ledger was of the form {form!r} and is now of the form {present!r}."

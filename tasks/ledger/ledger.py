@@ -69,7 +69,7 @@ from statpress.tasks.ledger.rules import (
     settled_looks,
     void_statement,
 )
-from statpress.tasks.ledger.store import Store, open_store
+from statpress.tasks.ledger.store import BUSY_SECONDS, Store, open_store
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -100,7 +100,12 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     @classmethod
     def open(
-        cls, location: str | Path, *, create: bool = True, known: Positions | None = None
+        cls,
+        location: str | Path,
+        *,
+        create: bool = True,
+        known: Positions | None = None,
+        patience: float = BUSY_SECONDS,
     ) -> Self:
         """Open the ledger of a path, an ``sqlite:///`` or a ``postgresql://`` address.
 
@@ -109,6 +114,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             create: Make the ledger, for its owner only, when there is none.
             known: ``positions`` of the same ledger opened before, which spares reading it
                 all again.
+            patience: Seconds for which its acts wait for other writers.
 
         Raises:
             LedgerUnavailableError: There is no ledger, or it cannot be opened.
@@ -117,7 +123,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 were altered.
         """
         with ExitStack() as unless_opened:
-            store = unless_opened.enter_context(closing(open_store(location)))
+            store = unless_opened.enter_context(closing(open_store(location, patience)))
             if create:
                 store.make()
             elif not store.present():
@@ -351,7 +357,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 )
             batch = list(entries)
             state = replay(batch)
-            open_runs = [run for run, c in state.charges.items() if c.status is Status.RESERVED]
+            reserved = [run for run, c in state.charges.items() if c.status is Status.RESERVED]
+            open_runs = [run for run in reserved if run not in state.refused]  # those never draw
             for run in () if complete else open_runs:
                 dataset = state.charges[run].entry.body["dataset"]
                 body = {"run_id": run, "dataset": dataset, "created": now()}

@@ -15,8 +15,9 @@ sees.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import cache
 
 from sqlalchemy import (
@@ -172,7 +173,7 @@ def database_objects(connection: Connection) -> dict[str, str]:
 def altered(connection: Connection, objects: dict[str, str]) -> list[str]:
     """Names of what is missing or different, and of what does not belong here."""
     if connection.dialect.name == "sqlite":
-        expected = {name: _words(text) for name, text in (_SQLITE | _SQLITE_FORM).items()}
+        expected = {name: _words(text) for name, text in ({**_SQLITE, **SCHEMA.sqlite}).items()}
         objects = {name: _words(text) for name, text in objects.items()}
     else:
         expected = _POSTGRES_FORM | {
@@ -348,10 +349,24 @@ def _entry(row: Row[_Columns]) -> Entry:
 
 
 VERSION_TABLE = "schema_version"
-FORMS = ("second",)
-"""Names of the Alembic revisions, oldest first; the last is the present form."""
 
-_MIGRATIONS = "statpress.tasks.ledger:migrations"
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The forms that the table had, and how one follows the other.
+
+    Attributes:
+        forms: Names of the Alembic revisions, oldest first; the last is the present form.
+        migrations: Where the revisions are.
+        sqlite: Statements of the present form, by name of what they make.
+    """
+
+    forms: tuple[str, ...] = ("second",)
+    migrations: str = "statpress.tasks.ledger:migrations"
+    sqlite: Mapping[str, str] = field(default_factory=lambda: _SQLITE_FORM)
+
+
+SCHEMA = Schema()
 
 
 def check_schema(connection: Connection) -> bool:
@@ -360,9 +375,9 @@ def check_schema(connection: Connection) -> bool:
     form = _form(connection, objects)
     if form is None:
         return False
-    if form != FORMS[-1]:
+    if form != SCHEMA.forms[-1]:
         raise LedgerSchemaError(
-            f"The ledger is of the older form {form!r}; this version writes {FORMS[-1]!r}.",
+            f"The ledger is of the older form {form!r}; this version writes {SCHEMA.forms[-1]!r}.",
             next_step="Make a backup, then run 'statpress ledger upgrade'.",
         )
     strange = altered(connection, objects)
@@ -385,9 +400,9 @@ def upgrade(connection: Connection) -> str:
     from alembic.config import Config
 
     form = _form(connection, database_objects(connection))
-    if form != FORMS[-1]:
+    if form != SCHEMA.forms[-1]:
         config = Config()
-        config.set_main_option("script_location", _MIGRATIONS)
+        config.set_main_option("script_location", SCHEMA.migrations)
         config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
@@ -395,14 +410,14 @@ def upgrade(connection: Connection) -> str:
 
 
 def _form(connection: Connection, objects: dict[str, str]) -> str | None:
-    """The name of the schema's form, one of ``FORMS``; None for an empty database."""
+    """The name of the schema's form, one of ``SCHEMA.forms``; None for an empty database."""
     if not objects:
         return None
     if not {"entries", VERSION_TABLE} <= objects.keys():
         raise LedgerIntegrityError("The file is a database of something else.")
     query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 (our own name)
     form = ",".join(str(row[0]) for row in connection.exec_driver_sql(query))
-    if form not in FORMS:
+    if form not in SCHEMA.forms:
         raise LedgerSchemaError(
             f"The ledger is of the form {form[:60]!r}, which this version does not know.",
             next_step="Use the version of statpress that made or upgraded this ledger.",

@@ -166,19 +166,22 @@ def _beginning(engine: Engine, begin_with: str) -> Engine:
     return engine
 
 
-def open_store(location: str | Path) -> Store:
-    """The store that a path, a ``sqlite:///`` or a ``postgresql://`` address names."""
+def open_store(location: str | Path, patience: float = BUSY_SECONDS) -> Store:
+    """The store that a path, a ``sqlite:///`` or a ``postgresql://`` address names.
+
+    Its transactions wait for others for ``patience`` seconds.
+    """
     if isinstance(location, Path) or "://" not in location:
-        return SQLiteStore(Path(location).absolute(), BUSY_SECONDS)
+        return SQLiteStore(Path(location).absolute(), patience)
     url: URL | None = None
     with contextlib.suppress(ArgumentError, ValueError):
         url = make_url(location)
     if url is not None and url.drivername in {"sqlite", "sqlite+pysqlite"}:
         file = url.database
         if file and file.startswith("/") and not url.query and not url.host:
-            return SQLiteStore(Path(file).absolute(), BUSY_SECONDS)
+            return SQLiteStore(Path(file).absolute(), patience)
     elif url is not None and url.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
-        return PostgresStore(url.set(drivername="postgresql+psycopg"), BUSY_SECONDS)
+        return PostgresStore(url.set(drivername="postgresql+psycopg"), patience)
     kind = url.get_backend_name() if url else "unreadable"
     raise LedgerUnavailableError(
         f"A ledger is an SQLite file or a PostgreSQL database; this address is neither ({kind}).",

@@ -19,6 +19,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -119,8 +120,13 @@ def back_up(home: Home, file: Path) -> BackedUp:
     )
 
 
-def _written(home: Home, ledger: Ledger, file: Path) -> BackedUp:
-    """Write the backup, again if a prepared bundle was decided about or published meanwhile."""
+def _written(
+    home: Home, ledger: Ledger, file: Path, meanwhile: Callable[[], None] = lambda: None
+) -> BackedUp:
+    """Write the backup, again if a prepared bundle was decided about or published meanwhile.
+
+    ``meanwhile`` is called between the archive and the second look at the bundles.
+    """
     for _ in range(_TRIES):
         prepared = _prepared(home, ledger.state())
         with tempfile.TemporaryFile(dir=home.root) as archive:
@@ -128,6 +134,7 @@ def _written(home: Home, ledger: Ledger, file: Path) -> BackedUp:
                 done = _archived(home, ledger, list(prepared), archive)
             except FileNotFoundError:  # a bundle went into its place
                 continue
+            meanwhile()
             if prepared == _prepared(home, ledger.state()):
                 archive.seek(0)
                 with replacing(file) as target:

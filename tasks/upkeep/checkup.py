@@ -100,11 +100,25 @@ class Books:
     upkeep: dict[str, Kept]
 
 
-def examine(home: Home, now: datetime | None = None) -> list[Finding]:
-    """Check a home and its ledger."""
+def examine(
+    home: Home,
+    now: datetime | None = None,
+    *,
+    user: int | None = None,
+    least_space: int = LEAST_SPACE,
+) -> list[Finding]:
+    """Check a home and its ledger.
+
+    Args:
+        home: The home.
+        now: The time; by default the present.
+        user: Number of the user who will work in it; by default of this process.
+        least_space: Free bytes that a release needs at least.
+    """
     now = now or datetime.now(UTC)
-    found = [*_modes(home), *_space(home)]
-    if _of_another_user(home):
+    user = os.geteuid() if user is None else user
+    found = [*_modes(home, user), *_space(home, least_space)]
+    if _of_another_user(home, user):
         return found
     try:
         with open_ledger(home) as ledger:
@@ -158,7 +172,7 @@ def _wrong(check: str, what: str, next_step: str) -> Finding:
     return Finding(check=check, verdict=Verdict.WRONG, what=what, next_step=next_step)
 
 
-def _modes(home: Home) -> Iterator[Finding]:
+def _modes(home: Home, user: int) -> Iterator[Finding]:
     """Who may enter the home, and read and write what is in it."""
     if not home.root.is_dir():
         step = "Name the home with STATPRESS_HOME or --home."
@@ -177,7 +191,7 @@ def _modes(home: Home) -> Iterator[Finding]:
     if shared:
         yield _note("modes", f"A group shares {_some(shared)}.")
         return
-    if _of_another_user(home):
+    if _of_another_user(home, user):
         step = "Run statpress as the worker's user, with its home."
         what = f"{home.root} belongs to another user than this one. The ledger was not opened:"
         yield _wrong("modes", f"{what} files that this user makes may lock the owner out.", step)
@@ -190,13 +204,13 @@ def _modes(home: Home) -> Iterator[Finding]:
         yield _fine("modes", f"Only its owner can enter {home.root}.")
 
 
-def _of_another_user(home: Home) -> bool:
+def _of_another_user(home: Home, user: int) -> bool:
     """Whether a home belongs to another user, who does not share it with a group."""
     try:
         found = home.root.stat()
     except OSError:
         return False
-    return found.st_uid != os.geteuid() and not found.st_mode & 0o070
+    return found.st_uid != user and not found.st_mode & 0o070
 
 
 def _ledger_files(home: Home) -> list[Path]:
@@ -232,7 +246,7 @@ def _some(paths: Sequence[Path]) -> str:
     return f"{', '.join(named)}{more}"
 
 
-def _space(home: Home) -> Iterator[Finding]:
+def _space(home: Home, least: int) -> Iterator[Finding]:
     """Whether there is room for what a run writes before and after its charge."""
     folders = {path.parent for path in _ledger_files(home)[:1]}
     for folder in sorted({home.root, *folders}):
@@ -240,7 +254,7 @@ def _space(home: Home) -> Iterator[Finding]:
             continue
         free = shutil.disk_usage(folder).free
         text = f"{folder}: {free / 2**30:.1f} GiB are free."
-        if free < LEAST_SPACE:
+        if free < least:
             yield _wrong("space", text, "Make room before the next release.")
         else:
             yield _fine("space", text)

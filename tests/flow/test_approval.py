@@ -10,18 +10,17 @@ import signal
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from followed_runs import Follower, deploy, refusing, run_followed
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 from requirements import lacking
 
-import statpress.flows.deployed
 from statpress.flows import release as flow
 from statpress.flows.deployed import check_unsigned, form_text, is_prepared, record_unsigned
 from statpress.flows.runner import plain_context, run_publication
@@ -47,7 +46,6 @@ from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration.server import AWAITING
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.run_context import RunContext, Silent
 from statpress.tasks.release import review
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import decide, note_bundle, waiting, write_statement
@@ -61,10 +59,6 @@ def publish(run_id: str, *, home: Home) -> Outcome:
 
 class CutError(BaseException):
     """Stands for whatever may end a process."""
-
-
-def cut(*_: Any, **__: Any) -> None:
-    raise CutError
 
 
 @pytest.fixture
@@ -134,29 +128,14 @@ def test_a_release_under_review_from_its_run_to_its_publication(agency: Any) -> 
 def test_a_deployed_release_is_not_charged_while_another_is_undecided(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def opened(home: Home, *, run_id: str) -> Iterator[RunContext]:
-        context = plain_context(home, run_id=run_id, orchestrated=False)
-        context.inspector = agency.inspector
-        yield context
-
-    def deployed(**parameters: str) -> Any:
-        FlowRun.id = str(uuid4())
-        return statpress.flows.deployed.release.fn(config=str(agency.config), **parameters)
-
-    class FlowRun:
-        id = ""
-
-    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
-    monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(statpress.flows.deployed, "open_context", opened)
+    deployed = deploy(agency, monkeypatch)
     agency.amend(epsilon="9")
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
     agency.replace(", name: first", "")
     first = deployed()
     assert (first.name, first.is_completed()) == (AWAITING, True)
-    run_id = FlowRun.id.replace("-", "")
+    run_id = deployed.run_id  # type: ignore[attr-defined]
     assert first.message.endswith(f"statpress approve {run_id}")
 
     # Neither charged nor brought near the data; the command line goes on, and says so.
@@ -168,11 +147,10 @@ def test_a_deployed_release_is_not_charged_while_another_is_undecided(
     assert "neither approved nor rejected" in refused.value.what
     assert agency.entries() == before
     hidden.rename(agency.source)
-    notified: list[str] = []
-    monkeypatch.setattr(Silent, "notify", lambda _, text: notified.append(text))
-    beside = agency.run()
+    follower = Follower()
+    beside = run_followed(agency, follower)
     assert beside.status is Status.PREPARED
-    assert f"Run {run_id} of this dataset waits for a decision" in "".join(notified)
+    assert f"Run {run_id} of this dataset waits for a decision" in "".join(follower.told)
 
     # One decision is not enough; a parameter is.
     decide(agency.home, run_id, "reject", reason="too fine", key=OFFICER)
@@ -185,24 +163,19 @@ def test_a_deployed_release_is_not_charged_while_another_is_undecided(
     assert deployed().name == AWAITING  # approved ones are decided, published or not
 
 
-def test_who_approves_is_settled_before_the_charge(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_approves_is_settled_before_the_charge(agency: Any) -> None:
     agency.replace("name: first", "name: first, review: required")
     with pytest.raises(ApprovalError, match="nobody to approve"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]
     agency.replace(", review: required", "")
-    honest = Ledger.charge
 
-    def late(ledger: Ledger, **fields: Any) -> Any:
-        ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
-        return honest(ledger, **fields)
+    def late() -> None:
+        with Ledger.open(agency.home.ledger) as ledger:
+            ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "charge", late)
-        with pytest.raises(ApprovalError, match="while the run was at work"):
-            agency.run()
+    with pytest.raises(ApprovalError, match="while the run was at work"):
+        run_followed(agency, Follower("charge ledger", late))
     assert [entry.kind for entry in agency.entries()][1:] == ["look", "set-approvers", "charge"]
     assert agency.bundles() == []
     # The same run started again knows better, and goes on with its charge.
@@ -211,19 +184,11 @@ def test_who_approves_is_settled_before_the_charge(
     assert agency.bundles() == []
 
 
-def test_a_run_cut_before_it_noted_what_it_prepared(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_cut_before_it_noted_what_it_prepared(agency: Any) -> None:
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
-
-    def unavailable(*_: Any, **__: Any) -> None:
-        raise LedgerError("The server is gone.", where="here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "prepare", unavailable)
-        with pytest.raises(LedgerError, match="--place") as caught:
-            agency.run()
+    with refusing("prepare"), pytest.raises(LedgerError, match="--place") as caught:
+        agency.run()
     run_id = agency.inspector.log.run_id
     folder = agency.home.root / "prepared" / run_id
     assert str(folder) in caught.value.next_step
@@ -318,8 +283,24 @@ def test_unsigned_decisions_count_where_the_ledger_says_so(tmp_path: Path) -> No
 # --- a key that stays elsewhere -----------------------------------------------------
 
 
-def sign_with_openssl(key: Any, statement: Path) -> Path:
+def sign(key: Any, statement: Path) -> Path:
     """The signature that an officer makes on a machine without statpress."""
+    signature = statement.with_suffix(".signature")
+    signature.write_bytes(key.sign(statement.read_bytes()))
+    return signature
+
+
+@pytest.mark.system
+def test_openssl_signs_as_the_errors_say(tmp_path: Path) -> None:
+    statement = tmp_path / "statement.json"
+    statement.write_text('["a statement"]')
+    assert sign_with_openssl(OFFICER, statement).read_bytes() == OFFICER.sign(
+        statement.read_bytes()
+    )
+
+
+def sign_with_openssl(key: Any, statement: Path) -> Path:
+    """The same by the command that the errors recommend."""
     pem, signature = statement.with_suffix(".pem"), statement.with_suffix(".signature")
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pem.write_bytes(key.private_bytes(*form))
@@ -337,7 +318,7 @@ def test_an_officer_signs_where_the_key_is(
     statement = tmp_path / "statement.json"
     write_statement(office.home, RUN, decision, reason=reason, file=statement)
     assert office.status is Status.PREPARED
-    files = {"statement": statement, "signature": sign_with_openssl(OFFICER, statement)}
+    files = {"statement": statement, "signature": sign(OFFICER, statement)}
     entry = decide(office.home, RUN, decision, reason=reason, **files)
     signed = json.loads(statement.read_text())
     assert [entry.body["reason"], entry.body["created"]] == signed[-2:]
@@ -353,7 +334,7 @@ def test_an_officer_signs_where_the_key_is(
 def test_what_an_officer_did_not_sign_is_not_handed_in(office: Office, tmp_path: Path) -> None:
     statement = tmp_path / "statement.json"
     write_statement(office.home, RUN, "approve", reason="as agreed", file=statement)
-    files = {"statement": statement, "signature": sign_with_openssl(OFFICER, statement)}
+    files = {"statement": statement, "signature": sign(OFFICER, statement)}
     with pytest.raises(OutputNotWritableError, match="exists"):
         write_statement(office.home, RUN, "approve", reason="other", file=statement)
     for decision, reason in (("reject", "as agreed"), ("approve", "other")):
@@ -367,7 +348,7 @@ def test_what_an_officer_did_not_sign_is_not_handed_in(office: Office, tmp_path:
         with pytest.raises(ApprovalError):
             decide(office.home, RUN, "approve", reason=None, **files)
     statement.write_text(text)
-    stranger = files | {"signature": sign_with_openssl(STRANGER, statement)}
+    stranger = files | {"signature": sign(STRANGER, statement)}
     with pytest.raises(ApprovalError, match="not the signature of an approver in force"):
         decide(office.home, RUN, "approve", reason=None, **stranger)
     assert office.status is Status.PREPARED
@@ -401,26 +382,26 @@ def killed(act: Callable[[], Any]) -> None:
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
-STEPS = ["approved", "find_moved", "copy_bundle", "move_into_place", "note_publication"]
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("after", [False, True])
-def test_publishing_killed_at_any_step_is_begun_again(
-    office: Office, step: str, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+STEPS = ["check approval", "find bundle", "copy bundle", "move into place", "note publication"]
+
+
+@pytest.mark.parametrize("step", [*STEPS, "end"])
+def test_publishing_killed_at_any_step_is_begun_again(office: Office, step: str) -> None:
     approve(office)
     before = contents(office.prepared)
-    with monkeypatch.context() as patch:
-        honest = getattr(review.Prepared, step)
 
-        def ends(*args: Any, **kwargs: Any) -> None:
-            if after:
-                honest(*args, **kwargs)
-            os.kill(os.getpid(), signal.SIGKILL)
+    def publish_until() -> None:
+        follower = Follower(step, die)
+        context = plain_context(office.home, orchestrated=False, listener=follower)
+        run_publication(context, RUN)
+        if follower.steps == STEPS:
+            die()
 
-        patch.setattr(review.Prepared, step, ends)
-        killed(lambda: publish(RUN, home=office.home))
+    killed(publish_until)
     outcome = publish(RUN, home=office.home)
     assert outcome.bundle == office.target
     assert office.published() == ["first"]
@@ -435,50 +416,53 @@ def test_publishing_killed_at_any_step_is_begun_again(
     assert office.kinds().count("publish") == 1
 
 
-def test_publishing_killed_halfway_through_its_copy_is_begun_again(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def audited(hook: Callable[[str, tuple[Any, ...]], None], act: Callable[[], Any]) -> int:
+    """The status of a process of its own, whose calls to the system this hook sees."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            sys.addaudithook(hook)
+            act()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1]
+
+
+def test_publishing_killed_halfway_through_its_copy_is_begun_again(office: Office) -> None:
     approve(office)
 
-    def half(source: Path, target: Path, **_: Any) -> None:
-        shutil.copy(source / "manifest.json", target)
-        os.kill(os.getpid(), signal.SIGKILL)
+    def half(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "shutil.copyfile" and os.fspath(arguments[0]).endswith("privacy.json"):
+            die()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copytree", half)
-        killed(lambda: publish(RUN, home=office.home))
+    assert os.WIFSIGNALED(audited(half, lambda: publish(RUN, home=office.home)))
     assert office.published() == [f".building-{RUN}"]
     assert publish(RUN, home=office.home).bundle == office.target
     assert office.published() == ["first"]
 
 
-def test_home_and_publishing_directory_may_be_on_different_file_systems(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_home_and_publishing_directory_may_be_on_different_file_systems(office: Office) -> None:
     """Every rename stays in one folder: all others fail here, as they do between disks."""
     approve(office)
-    honest = os.rename
 
-    def within(source: Path, target: Path) -> None:
-        if Path(source).parent != Path(target).parent:
+    def within(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename" and Path(arguments[0]).parent != Path(arguments[1]).parent:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        honest(source, target)
 
-    monkeypatch.setattr(os, "rename", within)
-    assert publish(RUN, home=office.home).bundle == office.target
+    assert audited(within, lambda: publish(RUN, home=office.home)) == 0
     assert office.published() == ["first"]
-    with pytest.raises(OSError, match="link"):
-        os.rename(office.target, office.folder / "first")
+    assert audited(within, lambda: os.rename(office.target, office.folder / "first")) != 0
+    assert publish(RUN, home=office.home).bundle == office.target
 
 
 def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
     approve(office)
     office.target.mkdir(parents=True)
     (office.target / "theirs").write_text("x")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(review.Prepared, "note_publication", cut)
-        with pytest.raises(CutError):
-            publish(RUN, home=office.home)
+    with refusing("publish", CutError()), pytest.raises(CutError):
+        publish(RUN, home=office.home)
     outcome = publish(RUN, home=office.home)
     assert outcome.bundle.name == f"first-{RUN[:8]}"
     assert office.published() == ["first", outcome.bundle.name]
@@ -495,18 +479,10 @@ def test_one_publishes_at_a_time(office: Office) -> None:
     assert publish(RUN, home=office.home).bundle == office.target
 
 
-def test_a_publication_that_could_not_be_noted_says_so(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_publication_that_could_not_be_noted_says_so(office: Office) -> None:
     approve(office)
-
-    def unavailable(*_: Any, **__: Any) -> None:
-        raise LedgerError("The server is gone.", where="here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "publish", unavailable)
-        with pytest.raises(LedgerError, match="again"):
-            publish(RUN, home=office.home)
+    with refusing("publish"), pytest.raises(LedgerError, match="again"):
+        publish(RUN, home=office.home)
     assert office.prepared.is_dir()
     assert note_bundle(office.home, office.target).kind == "publish"
     assert publish(RUN, home=office.home).bundle == office.target

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from census_ledger import register
+from followed_runs import Follower, deploy, fail
+from ledger_damage import cut_back
 
-from statpress.flows import deployed
-from statpress.flows.runner import plain_context
 from statpress.mechanisms.errors import (
     LedgerError,
     LedgerIntegrityError,
@@ -27,7 +25,6 @@ from statpress.tasks.ledger.export import read_head
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.upkeep.checkup import HEAD_TO, examine, needing_attention
 from statpress.tasks.uploads.heads import destination, send_head
 
@@ -105,33 +102,15 @@ def test_the_environment_names_a_file_by_its_whole_path(
 
 
 @pytest.fixture
-def released(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """The deployed release of an agency, as plain functions; each call is a run of its own."""
-
-    @contextmanager
-    def opened(home: Home, *, run_id: str) -> Iterator[RunContext]:
-        context = plain_context(home, run_id=run_id, orchestrated=False)
-        context.inspector = agency.inspector
-        yield context
-
-    class FlowRun:
-        id = ""
-
-    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
-    monkeypatch.setattr(deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(deployed, "open_context", opened)
+def released(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The deployed release of an agency with budget for several."""
     agency.amend(epsilon="9")
     agency.replace(", name: first", "")
-
-    def run() -> Any:
-        FlowRun.id = str(uuid4())
-        return deployed.release.fn(config=str(agency.config))
-
-    return run
+    return deploy(agency, monkeypatch)
 
 
 def test_a_deployed_release_is_followed_by_a_verification_and_the_head(
-    agency: Any, released: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agency: Any, released: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "elsewhere.json"
     released()
@@ -145,15 +124,15 @@ def test_a_deployed_release_is_followed_by_a_verification_and_the_head(
 
 
 def test_a_head_that_is_not_sent_fails_no_release_and_is_told(
-    agency: Any, released: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agency: Any, released: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(deployed, "show_unsent", lambda context, home, why: told.append(why))
+    follower = Follower()
     monkeypatch.setenv(HEAD_TO, str(tmp_path / "nowhere" / "head.json"))
-    assert verify_bundle(Path(released()))["publishable"] is True
-    monkeypatch.setattr("statpress.flows.deployed.send_head", lambda *_: 1 / 0)
-    assert verify_bundle(Path(released()))["publishable"] is True
-    assert len(told) == 2 and "No such file" in told[0] and "ZeroDivisionError" in told[1]
+    assert verify_bundle(Path(released(follower)))["publishable"] is True
+    monkeypatch.setenv(HEAD_TO, "~nobody-of-this-name/head.json")  # an error of Python's
+    assert verify_bundle(Path(released(follower)))["publishable"] is True
+    told = [text for text in follower.told if "was not sent" in text]
+    assert len(told) == 2 and "No such file" in told[0] and "RuntimeError" in told[1]
     logs = [path.read_text() for path in (agency.home.root / "curator").glob("*.log")]
     assert sum("The head of the ledger was not sent" in text for text in logs) == 2
     late = agency.entries()[0].body["created"]
@@ -164,7 +143,7 @@ def test_a_head_that_is_not_sent_fails_no_release_and_is_told(
 
 
 def test_a_ledger_that_does_not_hold_after_a_release_is_an_error_and_the_bundle_stands(
-    agency: Any, released: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agency: Any, released: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "elsewhere.json"
     place.write_text(json.dumps({"format": "statpress-ledger/1", "entries": 1, "head": "a" * 64}))
@@ -172,25 +151,18 @@ def test_a_ledger_that_does_not_hold_after_a_release_is_an_error_and_the_bundle_
     with pytest.raises(LedgerIntegrityError, match="which is kept there"):
         released()
     assert len(agency.bundles()) == 1
-    monkeypatch.setattr(
-        "statpress.tasks.release.ledger_check.verify_ledger",
-        lambda *_, **__: (_ for _ in ()).throw(LedgerIntegrityError("No sum holds.")),
-    )
+    lost = Follower("verify ledger", lambda: cut_back(agency.home, 2))
     with pytest.raises(
         LedgerError, match=r"could not be verified\. The release before that stands"
     ):
-        released()
+        released(lost)
     assert len(agency.bundles()) == 2
 
 
 def test_a_release_whose_upload_fails_is_verified_too(
-    agency: Any, released: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    agency: Any, released: Callable[..., Any]
 ) -> None:
-    def fails(*_: Any, **__: Any) -> None:
-        raise UploadError("A target is away.")
-
-    monkeypatch.setattr(deployed, "press", fails)
-    with pytest.raises(UploadError, match="A target is away"):
-        released()
+    with pytest.raises(UploadError):
+        released(Follower("read config", fail(UploadError("A target is away."))))
     with open_ledger(agency.home) as ledger:
         assert ledger.memory is not None and "verified" in ledger.memory.upkeep()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bad_input import N
+from followed_runs import Follower, fail, refusing, run_followed
 
 from statpress.configs.release_config import LIMITS
 from statpress.flows.cli import app
@@ -17,14 +18,15 @@ from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     LedgerError,
     LedgerReadOnlyError,
+    NoisyGateError,
     QualityGateError,
     RefusalLimitError,
     SourceNotFoundError,
     StatpressError,
 )
+from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
-from statpress.tasks.source import scanning
 
 FIGURE = "401"  # records of the source, where 400 are declared
 
@@ -87,7 +89,7 @@ def test_a_stop_is_an_entry_without_figures_and_is_told(
 
 
 def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
-    surplus: Any, say: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    surplus: Any, say: Callable[..., str]
 ) -> None:
     close(surplus, 19)
     with pytest.raises(QualityGateError):
@@ -95,39 +97,27 @@ def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
     log = surplus.inspector.log.path.read_text()
     assert "gates stopped 19;" in log and "gates stopped 20;" in log
     assert "No further run looks at the data" in say("ledger", "show", "testdata")
-    looks: list[str] = []
-    real = scanning.scan
-    monkeypatch.setattr(scanning, "scan", lambda *a, **k: looks.append("one") or real(*a, **k))
+    hidden = surplus.source.rename(surplus.folder / "hidden")  # whoever looked would miss it
     with pytest.raises(RefusalLimitError, match="no run looks at the data") as caught:
         surplus.run()
     assert caught.value.exit_code == 26 and "--reopen" in caught.value.next_step
-    assert looks == [] and len(surplus.entries()) == 22
+    assert len(surplus.entries()) == 22
+    hidden.rename(surplus.source)
     said = say("ledger", "amend", "testdata", "--reopen", "--reason", "a file of last year")
     assert said == (
         "testdata is reopened after 1 looks and 20 refusals; from here 60 and 20 are left.\n"
     )
     with pytest.raises(QualityGateError):
         surplus.run()
-    assert looks == ["one"]
     assert "since it was reopened" in say("ledger", "show")
 
 
-def test_runs_at_the_same_time_do_not_pass_the_limit(
-    surplus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_at_the_same_time_do_not_pass_the_limit(surplus: Any) -> None:
     """Others are stopped after this run has checked its budget, and before it looks."""
-    from statpress.tasks.release import steps
-
-    real = steps.check_budget
-
-    def slow(*arguments: Any) -> Any:
-        reviewed = real(*arguments)
-        close(surplus, 20)
-        return reviewed
-
-    monkeypatch.setattr("statpress.flows.release.check_budget", slow)
+    follower = Follower("rehearse", lambda: close(surplus, 20))
     with pytest.raises(RefusalLimitError):
-        surplus.run()
+        run_followed(surplus, follower)
+    assert follower.steps.index("check budget") < follower.steps.index("rehearse")
     assert len(surplus.entries()) == 21
 
 
@@ -153,58 +143,82 @@ def test_what_names_are_wrong_is_a_look_and_no_refusal(surplus: Any) -> None:
     assert [entry.kind for entry in surplus.entries()] == ["register", "look", "look"]
 
 
-def test_a_look_is_there_whatever_ends_the_run(
-    surplus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for ending in (KeyboardInterrupt, MemoryError, RuntimeError):
-
-        def scan(*_: Any, ending: type[BaseException] = ending, **__: Any) -> None:
-            assert surplus.entries()[-1].kind == "look"
-            raise ending
-
-        monkeypatch.setattr(scanning, "scan", scan)
-        with pytest.raises((StatpressError, KeyboardInterrupt)):
-            surplus.run()
-    assert [entry.kind for entry in surplus.entries()] == ["register"] + ["look"] * 3
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, MemoryError, RuntimeError])
+def test_a_look_is_there_whatever_ends_the_run(surplus: Any, ending: type[BaseException]) -> None:
+    follower = Follower("check input", fail(ending))
+    with pytest.raises((StatpressError, KeyboardInterrupt)):
+        run_followed(surplus, follower)
+    assert [entry.kind for entry in surplus.entries()] == ["register", "look"]
 
 
-def test_nothing_is_opened_that_cannot_be_recorded(
-    surplus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise LedgerReadOnlyError("The ledger cannot be written.", where="ledger")
-
-    monkeypatch.setattr(Ledger, "look", full)
-    monkeypatch.setattr(scanning, "scan", None)
-    with pytest.raises(LedgerReadOnlyError):
+def test_nothing_is_opened_that_cannot_be_recorded(surplus: Any) -> None:
+    surplus.source.write_text("whoever opens it says something else")
+    with refusing("look"), pytest.raises(LedgerReadOnlyError):
         surplus.run()
 
 
-def test_exact_gates_answer_as_often_as_the_limit_says(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exact_gates_answer_as_often_as_the_limit_says(agency: Any) -> None:
     """The scan for a count by exact answers: checks loosened step by step until a run passes."""
     agency.home.ledger.unlink()
     agency.register(max_looks=2)
-    asked = []
-    real = scanning.scan
-    monkeypatch.setattr(scanning, "scan", lambda *a, **k: asked.append(1) or real(*a, **k))
+    answers = []
     for number, share in enumerate(LIMITS[:4]):
+        if number == 2:
+            agency.source.unlink()  # whoever looked would miss it
         checks = f"checks: {{age: {{outside_at_most: {share}}}}}\nproducts:"
         text = agency.text.replace("products:", checks).replace("epsilon: 1.0", "epsilon: 1.0e-3")
         agency.config.write_text(text.replace("name: first", f"name: scan-{number}"))
-        with contextlib.suppress(QualityGateError, RefusalLimitError):
-            agency.run()
-    assert len(asked) == 2
+        try:
+            answers.append(agency.run().status)
+        except (QualityGateError, RefusalLimitError) as error:
+            answers.append(type(error))
+    assert RefusalLimitError not in answers[:2] and answers[2:] == [RefusalLimitError] * 2
     account = Ledger.open(agency.home.ledger).account("testdata")
     assert account.closed and account.open_looks == 2
 
 
-def test_a_stop_that_cannot_be_noted_says_so(surplus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise LedgerReadOnlyError("The ledger cannot be written.", where="ledger")
-
-    monkeypatch.setattr(Ledger, "refuse", full)
-    with pytest.raises(LedgerReadOnlyError):
+def test_a_stop_that_cannot_be_noted_says_so(surplus: Any) -> None:
+    with refusing("refuse"), pytest.raises(LedgerReadOnlyError):
         surplus.run()
     assert "records" in surplus.inspector.log.path.read_text()
+
+
+def last_kinds(agency: Any, number: int) -> list[str]:
+    verify_ledger(agency.home)
+    return [entry.kind for entry in agency.entries()[-number:]]
+
+
+def looks(agency: Any) -> int:
+    with open_ledger(agency.home) as ledger:
+        return ledger.account_terms(agency.dataset).open_looks
+
+
+def with_nulls(agency: Any, number: int) -> None:
+    table = pq.read_table(agency.source)
+    ages = [None if i < number else 5 for i in range(len(table))]
+    agency.write_source(table.set_column(1, "age", pa.array(ages, pa.int64())))
+
+
+def test_a_membership_question_of_noisy_checks_costs_budget_and_of_exact_ones_looks(
+    agency: Any,
+) -> None:
+    agency.replace("publish: {", "gate: {noise: true, share: 0.1}\npublish: {")
+    agency.replace(", name: first", "")
+    with_nulls(agency, 1)
+    agency.run()  # one record does not show
+    assert last_kinds(agency, 5) == ["charge", "look", "draw", "settle", "publish"]
+    with_nulls(agency, N)
+    agency.replace("epsilon: 1.0", "epsilon: 0.9")
+    with pytest.raises(NoisyGateError):
+        agency.run()
+    assert last_kinds(agency, 4) == ["charge", "look", "draw", "settle"] and looks(agency) == 1
+    agency.replace("gate: {noise: true, share: 0.1}\n", "")
+    with_nulls(agency, 1)
+    with pytest.raises(QualityGateError):
+        agency.run()  # an exact answer, which counts
+    assert last_kinds(agency, 2) == ["look", "refuse"] and looks(agency) == 2
+    with open_ledger(agency.home) as ledger:
+        for run in range(58):
+            ledger.look(run=f"run-{run}", dataset=agency.dataset, config_sha256="a" * 64)
+    with pytest.raises(RefusalLimitError):
+        agency.run()

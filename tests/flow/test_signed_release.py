@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -15,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
 )
+from followed_runs import deploy
 from prepared import OFFICER, write_keys
 from signed_bundles import FOREIGN, PUBLISHER
 
-import statpress.flows.deployed
 from statpress.configs.loading import load
 from statpress.configs.release_config import PublishConfig
 from statpress.flows.cli import app
@@ -28,7 +27,6 @@ from statpress.mechanisms.errors import SigningKeyError
 from statpress.tasks.bundle.manifest import SIGNATURE_NAME, signed_by, verify_bundle
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle
@@ -72,22 +70,10 @@ def test_a_config_signs_and_what_follows_is_signed_again_or_not_at_all(signing: 
 def test_a_deployed_release_under_review_takes_the_key_of_its_config(
     signing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def opened(home: Home, *, run_id: str) -> Iterator[RunContext]:
-        context = plain_context(home, run_id=run_id, orchestrated=False)
-        context.inspector = signing.inspector
-        yield context
-
-    class FlowRun:
-        id = str(uuid4())
-
-    monkeypatch.setenv("STATPRESS_HOME", str(signing.home.root))
-    monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(statpress.flows.deployed, "open_context", opened)
     monkeypatch.chdir("/")
     with Ledger.open(signing.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
-    statpress.flows.deployed.release.fn(config=str(signing.config))
+    deploy(signing, monkeypatch)()
     (run_id,) = [entry.body["run_id"] for entry in signing.entries() if entry.kind == "charge"]
     assert (signing.home.root / "prepared" / run_id / SIGNATURE_NAME).exists()
     decide(signing.home, run_id, "approve", reason=None, key=OFFICER)
@@ -156,19 +142,13 @@ def test_the_option_of_the_command(agency: Any, capsys: Any, monkeypatch: Any) -
     private, public = write_keys(agency.folder, PUBLISHER, "press")
     with pytest.raises(SigningKeyError):
         app(["run", str(agency.config), "--sign", str(public)], exit_on_error=False)
-    given: dict[str, Any] = {}
-
-    def run_release(context: Any, order: Any, **how: Any) -> Any:
-        given.update(how)
-        return agency.run(order, **how)
 
     @contextmanager
     def opened(*_: Any, **__: Any) -> Iterator[RunContext]:
         yield agency.context()
 
-    monkeypatch.setattr("statpress.flows.runner.run_release", run_release)
     monkeypatch.setattr("statpress.flows.runner.open_context", opened)
     words = ["--sign", str(private), "--home", str(agency.home.root), "--json"]
     app(["run", str(agency.config), *words], exit_on_error=False)
     bundle = json.loads(capsys.readouterr().out)["bundle"]
-    assert public_text(given["signer"]) == OURS == signer(Path(bundle))
+    assert signer(Path(bundle)) == OURS

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from followed_runs import Follower, run_followed
 from victims import InProcess
 
-import statpress.flows.release
-import statpress.tasks.release.steps
 from statpress.configs.loading import PlannedOrder, load_order
 from statpress.configs.order import Order
 from statpress.tasks.bundle.manifest import verify_bundle
@@ -33,12 +32,11 @@ from statpress.tasks.release.ledger_check import verify_ledger
 pytestmark = pytest.mark.system
 
 STEPS = (
-    "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once",
-    "check_counts",
-    "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
+    "rehearse", "record look", "check input", "count once", "check counts", "charge ledger",
+    "draw records", "post-process", "write bundle", "check release", "publish", "end",
 )  # fmt: skip
-LATER = STEPS[3:]
-"""Steps before which there is something that a death could leave."""
+"""Titles of the steps before which there is something that a death could leave."""
+QUICK = ("charge ledger", "draw records", "publish", "end")
 EVENTS = ("open", "os.mkdir", "os.rename", "os.chmod", "os.remove", "os.rmdir", "sqlite3.connect")
 
 
@@ -46,22 +44,24 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def in_child(agency: Any, arm: Callable[[], None], order: PlannedOrder | None = None) -> int:
-    """Run the flow in a fork in which ``arm`` has set the point of death."""
+def in_child(
+    agency: Any, arm: Callable[[], None], order: PlannedOrder | None = None, die_before: str = ""
+) -> int:
+    """Run the flow in a fork in which ``arm``, or a step, has set the point of death."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            marker = agency.folder / "drawn"
-            honest = statpress.tasks.release.steps.generator
+            follower = Follower(die_before, die)
 
-            def noted(*arguments: Any, **named: Any) -> Any:
-                marker.write_text("a random bit may have been used")
-                return honest(*arguments, **named)
+            def drawn() -> None:
+                (agency.folder / "drawn").write_text("a random bit may have been used")
 
-            statpress.tasks.release.steps.generator = noted
+            follower.acts.setdefault("draw records", drawn)
             arm()
-            agency.run(order)
+            run_followed(agency, follower, order)
+            if die_before == "end":
+                die()
             code = 0
         finally:
             os._exit(code)
@@ -105,28 +105,11 @@ def quick(agency: Any) -> Any:
     return agency
 
 
-# After a step is before the next, but for the last.
 @pytest.mark.parametrize(
-    ("step", "after"),
-    [
-        pytest.param(
-            step, after, id=f"{step}-{'after' if after else 'before'}",
-            marks=[pytest.mark.nightly] * (step != STEPS[-1] if after else step not in LATER),
-        )
-        for step in STEPS
-        for after in (False, True)
-    ],
-)  # fmt: skip
-def test_killed_at_a_steps_border(quick: Any, step: str, after: bool) -> None:
-    honest = getattr(statpress.flows.release, step)
-
-    def lethal(*arguments: Any, **named: Any) -> Any:
-        if not after:
-            die()
-        honest(*arguments, **named)
-        die()
-
-    status = in_child(quick, lambda: setattr(statpress.flows.release, step, lethal))
+    "step", [pytest.param(s, marks=[] if s in QUICK else pytest.mark.nightly) for s in STEPS]
+)
+def test_killed_before_a_step(quick: Any, step: str) -> None:
+    status = in_child(quick, lambda: None, die_before=step)
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert_sound(quick)
     assert_next_run_is_clean(quick)
@@ -178,13 +161,11 @@ def n_files(folder: Path) -> int:
     return sum(len(files) for _, _, files in os.walk(folder))
 
 
-@pytest.mark.parametrize(
-    "apart", [60, pytest.param(20, marks=pytest.mark.nightly)], ids=["quick", "full"]
-)
 def test_killed_at_every_call_that_touches_its_folders(
-    quick: Any, tmp_path_factory: pytest.TempPathFactory, apart: int
+    quick: Any, tmp_path_factory: pytest.TempPathFactory, full: bool
 ) -> None:
     """One process in so many is killed; of the calls between them a copy shows what is left."""
+    apart = 20 if full else 80
     planned = PlannedOrder.of(Order(quick.config))  # the same for all, but for its places
     left = snapshots(quick, planned, tmp_path_factory.mktemp("kept") / "copies")
     files = [n_files(copy) for copy in left]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from census_ledger import KEY
+from followed_runs import Follower, fail, run_followed
 from ledger_damage import cut_back
 
 from statpress.mechanisms.errors import (
@@ -66,13 +67,9 @@ def test_a_published_run_that_the_ledger_forgot_neither_draws_nor_is_given_back(
     assert agency.bundles() == []
 
 
-def test_a_charge_is_given_back_where_it_was_made(
-    agency: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("statpress.flows.release.draw_records", None)
-        with pytest.raises(StatpressError):
-            agency.run()
+def test_a_charge_is_given_back_where_it_was_made(agency: Any, tmp_path: Path) -> None:
+    with pytest.raises(StatpressError):
+        run_followed(agency, Follower("draw records", fail(RuntimeError)))
     run_id = agency.inspector.log.run_id
     elsewhere = Home(tmp_path / "elsewhere", str(agency.home.ledger))
     with pytest.raises(LedgerError, match="did not charge the run"):
@@ -100,12 +97,11 @@ def test_a_run_that_is_done_is_not_done_again(agency: Any) -> None:
     assert agency.bundles() == [outcome.bundle]
 
 
-def test_nothing_is_drawn_that_the_home_cannot_remember(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_drawn_that_the_home_cannot_remember(agency: Any) -> None:
     (agency.home.root / "drawn").write_text("in the way")
-    monkeypatch.setattr("statpress.tasks.release.steps.generator", None)  # no bit is drawn
+    follower = Follower()
     with pytest.raises(OutputNotWritableError, match="home folder cannot be made"):
-        agency.run()
+        run_followed(agency, follower)
+    assert follower.steps[-1] == "draw records" and follower.records == 0  # no bit is drawn
     assert kinds(agency) == ["register", "look", "charge", "draw"]
     assert agency.bundles() == []

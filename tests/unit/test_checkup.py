@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from census_ledger import charge, draw, register
 from prepared import Office
 
-from statpress.flows.cli import main
+from statpress.flows.cli import app, status_of
 from statpress.mechanisms.errors import CheckupError
 from statpress.tasks.ledger.export import write_export
 from statpress.tasks.ledger.home_ledger import open_ledger
@@ -83,12 +81,13 @@ def test_a_file_that_others_may_read(home: Home, name: str) -> None:
     assert f"{place} (0{place.stat().st_mode & 0o777:o})" in wrong(home)["modes"]
 
 
-def test_a_home_of_another_user(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup.os, "geteuid", lambda: 4711)
-    assert "belongs to another user" in wrong(home)["modes"]
-    assert {each.check for each in examine(home)} == {"modes", "space"}  # nothing was opened
+def test_a_home_of_another_user(home: Home) -> None:
+    other = home.root.stat().st_uid + 1
+    assert "belongs to another user" in wrong(home, user=other)["modes"]
+    found = {each.check for each in examine(home, user=other)}
+    assert found == {"modes", "space"}  # nothing was opened
     home.root.chmod(0o770)
-    assert "ledger" in {each.check for each in examine(home)}
+    assert "ledger" in {each.check for each in examine(home, user=other)}
 
 
 def test_a_clock_that_went_back(home: Home) -> None:
@@ -96,10 +95,9 @@ def test_a_clock_that_went_back(home: Home) -> None:
     assert "clock" not in wrong(home, now=datetime.now(UTC) - checkup.SKEW / 2)
 
 
-def test_a_disk_that_is_nearly_full(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    little = SimpleNamespace(free=checkup.LEAST_SPACE - 1)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: little)
-    assert set(wrong(home)) == {"space"}
+def test_a_disk_that_is_nearly_full(home: Home) -> None:
+    assert set(wrong(home, least_space=2**62)) == {"space"}
+    assert checkup.LEAST_SPACE == 2**30
 
 
 def test_a_verification_and_an_export_that_are_overdue(home: Home, tmp_path: Path) -> None:
@@ -166,16 +164,11 @@ def press(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
     """The command in this process: exit code and output."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
     def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["statpress", *words, "--home", str(home.root)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        given = [*words, "--home", str(home.root)]
+        code = status_of(lambda: app(given, exit_on_error=False), as_json="--json" in words)
         return code, capsys.readouterr().out
 
     return run

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
+import os
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +30,8 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.ledger import store as ledger_sqlite
-from statpress.tasks.ledger import store as ledger_store
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.store import SQLiteStore
 
 
 @pytest.fixture
@@ -147,23 +153,28 @@ def test_entries_reports_a_fault_like_the_rest(path: Path) -> None:
         assert not path.exists()
 
 
-def test_a_forked_process_has_to_open_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_has_to_open_its_own(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        monkeypatch.setattr("statpress.tasks.ledger.store.os.getpid", lambda: -1)
-        for attempt in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
-            assert_fault(attempt, LedgerUnavailableError, "another process")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for act in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
+                    assert_fault(act, LedgerUnavailableError, "another process")
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert ledger.verify().entries == 1
 
 
 # --- a ledger that cannot be written ------------------------------------------------
 
 
-def test_a_locked_ledger_is_reported_after_a_while(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 0.1)
+def test_a_locked_ledger_is_reported_after_a_while(path: Path) -> None:
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with Ledger.open(path) as hasty:
+    with Ledger.open(path, patience=0.1) as hasty:
         assert_fault(lambda: charge(hasty), LedgerLockedError, "locked")
         assert hasty.verify().entries == 1  # reading goes on
         holder.execute("ROLLBACK")
@@ -283,3 +294,98 @@ def test_each_code_of_sqlite_means_one_kind(code: int | None, kind: type[Statpre
         assert hidden not in str(found)
     assert store.transient(error) is False
     assert type(store.fault(SQLAlchemyError())) is LedgerUnavailableError
+
+
+# --- turns of the writers --------------------------------------------------
+
+ROUNDS = 30
+
+
+def _somebody_waits() -> bool:
+    """Whether a thread of this process waits for a lock of a file, as Linux lists it."""
+    return any(
+        "->" in line and f" {os.getpid()} " in line
+        for line in Path("/proc/locks").read_text().splitlines()
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs the list of locks of Linux")
+def test_a_writer_that_comes_again_at_once_lets_others_go_first(path: Path) -> None:
+    """Its rival, which began to wait before, was let in once in 278 times."""
+    order: list[str] = []
+    greedy, patient = SQLiteStore(path, 60.0), SQLiteStore(path, 60.0)
+    over = threading.Event()
+
+    def wait_again_and_again() -> None:
+        while not over.is_set():
+            patient.write(lambda _: order.append("patient"))
+
+    def held(_: object) -> None:
+        until = time.monotonic() + 2  # only as long if nobody ever waits
+        while not _somebody_waits() and time.monotonic() < until:
+            time.sleep(0.001)
+        order.append("greedy")
+
+    rival = threading.Thread(target=wait_again_and_again)
+    rival.start()
+    try:
+        for _ in range(ROUNDS):
+            greedy.write(held)
+    finally:
+        over.set()
+        rival.join()
+        greedy.close()
+        patient.close()
+    turns = sum(pair == ("greedy", "patient") for pair in itertools.pairwise(order))
+    assert turns >= ROUNDS - 2
+
+
+def test_a_turn_that_never_comes_is_not_waited_for(path: Path) -> None:
+    """Whoever keeps the folder locked keeps nobody from the ledger, which has its own lock."""
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with Ledger.open(path, patience=0.1) as ledger:
+            charge(ledger)
+            assert ledger.verify().entries == 2
+    finally:
+        os.close(descriptor)
+
+
+def test_a_turn_is_given_back(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        charge(ledger)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
+
+
+# --- PostgreSQL, without a server ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "address"),
+    [
+        ("23505", LedgerIntegrityError, False),
+        ("P0001", LedgerIntegrityError, False),
+        ("42501", LedgerReadOnlyError, False),
+        ("53100", LedgerFullError, False),
+        ("55P03", LedgerLockedError, False),
+        ("57P01", LedgerUnavailableError, True),
+        ("08006", LedgerUnavailableError, True),
+        ("99999", LedgerUnavailableError, False),
+        ("", LedgerUnavailableError, True),
+    ],
+)
+def test_each_state_of_postgresql_means_one_kind(
+    state: str, kind: type[StatpressError], address: bool
+) -> None:
+    cause: Any = Exception("detail of the database")
+    cause.sqlstate = state
+    store: Any = SimpleNamespace(where="postgresql://host/database")
+    found = ledger_sqlite.PostgresStore.fault(store, DBAPIError("SELECT secret", None, cause))
+    assert type(found) is kind and found.where == store.where
+    assert ("STATPRESS_LEDGER" in found.next_step) == address
+    assert "secret" not in str(found) and "detail" not in str(found)

@@ -54,10 +54,10 @@ def later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = path.with_name("migrations")
     shutil.copytree(Path(schema.__file__).with_name("migrations"), place)
     (place / "versions" / "third_form.py").write_text(THIRD_FORM)
-    monkeypatch.setattr(schema, "_MIGRATIONS", str(place))
-    monkeypatch.setattr(schema, "FORMS", ("second", "third"))
-    table = guards._SQLITE_FORM["entries"].replace("PRIMARY KEY", "note TEXT, PRIMARY KEY")
-    monkeypatch.setitem(guards._SQLITE_FORM, "entries", table)
+    form = dict(schema.SCHEMA.sqlite)
+    form["entries"] = form["entries"].replace("PRIMARY KEY", "note TEXT, PRIMARY KEY")
+    later = schema.Schema(forms=("second", "third"), migrations=str(place), sqlite=form)
+    monkeypatch.setattr(schema, "SCHEMA", later)
 
 
 def everything(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from census_ledger import KEY, TERMS, charge, draw, register, void
+from census_ledger import KEY, TERMS, charge, register
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from statpress.mechanisms.errors import (
@@ -59,27 +59,6 @@ def test_a_refusal_holds_no_figure_and_is_written_once(ledger: Ledger) -> None:
     with pytest.raises(UnregisteredDatasetError):
         refuse(ledger, "two", dataset="nowhere")
     assert ledger.verify().entries == 2
-
-
-def test_as_many_as_the_limit_close_a_dataset_until_it_is_reopened(ledger: Ledger) -> None:
-    register(ledger, "other")
-    for number in range(2):
-        assert may_run(ledger)
-        refuse(ledger, f"run-{number}")
-    assert not may_run(ledger) and may_run(ledger, dataset="other")
-    assert refuse(ledger, "at the same time").sequence == 5  # its answer is given: it counts
-    with pytest.raises(LedgerError, match="needs a reason"):
-        ledger.reopen(dataset="census")
-    ledger.reopen(dataset="census", reason="a file of last year")
-    assert may_run(ledger)
-    account = ledger.account("census")
-    assert (account.open_refusals, len(account.refusals), len(account.reopenings)) == (0, 3, 1)
-    assert ledger.account_terms("census").open_refusals == 0
-    with pytest.raises(LedgerError, match="No run has looked"):
-        ledger.reopen(dataset="census", reason="again")
-    refuse(ledger, "later")
-    assert ledger.account_terms("census").open_refusals == 1 and may_run(ledger)
-    assert ledger.verify().entries == 7
 
 
 def test_twenty_is_the_limit_of_datasets_registered_without(ledger: Ledger) -> None:
@@ -173,25 +152,6 @@ def test_approvers_of_an_earlier_version_sign_decisions_alone(ledger: Ledger) ->
         ledger.amend(dataset="census", epsilon="0.6", reason="more")
     with pytest.raises(LedgerError, match="approvers in force"):
         ledger.set_approvers(dataset="census", approvers=[public_text(KEY)], reason="x", key=KEY)
-    ledger.verify()
-
-
-def test_a_refused_run_never_goes_on(ledger: Ledger) -> None:
-    refuse(ledger, "run-1")
-    with pytest.raises(LedgerError, match="refused this run"):
-        charge(ledger, "run-1")
-    register(ledger, "other")
-    with pytest.raises(LedgerError, match="refused this run"):
-        charge(ledger, "run-1", dataset="other")
-    charge(ledger, "run-2")  # charged, killed, started again, and then stopped by a gate
-    refuse(ledger, "run-2")
-    with pytest.raises(LedgerError, match="refused this run"):
-        draw(ledger, "run-2")
-    void(ledger, "run-2")
-    charge(ledger, "run-3")
-    draw(ledger, "run-3")
-    with pytest.raises(LedgerError, match="behind it"):
-        refuse(ledger, "run-3")
     ledger.verify()
 
 

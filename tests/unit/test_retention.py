@@ -22,7 +22,7 @@ from statpress.tasks.upkeep.checkup import examine
 from statpress.tasks.upkeep.retention import KEEP_DAYS, kept_days, overdue, tidy
 
 KILLED, BUSY = "c" * 32, "d" * 32
-OLD = time.time() - 40 * 24 * 60 * 60
+AGE = 40 * 24 * 60 * 60
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def home(tmp_path: Path) -> Home:
     (made.root / "drawn" / RUN).touch(0o600)
     (made.root / ".restoring-x" / "home").mkdir(parents=True)
     young = {made.root / "curator" / "new.log", made.root / "work" / ("e" * 32)}
+    now = time.time()  # of the test's clock, which files do not have
     for path in (*made.root.rglob("*"), made.root):
-        if path not in young:
-            os.utime(path, (OLD, OLD))
+        os.utime(path, (now, now) if path in young else (now - AGE, now - AGE))
     return made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -205,19 +204,6 @@ def step_to(state: State, limits: dict[str, str]) -> State:
     return apply(state, next_entry(state, "amend-policy", body))
 
 
-def test_an_amendment_binds_the_next_charge() -> None:
-    state = with_spent(BASIC, epsilon="0.4")
-    lowered = step(state, "amend-policy", epsilon="0.5")
-    assert type(refusal(lowered, "charge", run_id="run-2", epsilon="0.11")) is (
-        InsufficientBudgetError
-    )
-    raised = step_to(lowered, {**BASIC, "epsilon": "3"})
-    assert step(raised, "charge", run_id="run-2", epsilon="2.6").charges.keys() == {
-        "run-1",
-        "run-2",
-    }
-
-
 def test_only_an_account_is_amended() -> None:
     assert type(amendment(State(), BASIC, "new")) is UnregisteredDatasetError
     for changes in ({"policy": "free"}, {"rho": "1"}, {"delta": "1"}, {"epsilon": "1.0"}):
@@ -305,15 +291,6 @@ def test_a_mismatch_says_what_differs() -> None:
     assert "unit_records 3 is not 1, n_records 9 is not" in str(error)
 
 
-def test_the_entry_states_the_balance_after_it() -> None:
-    state = step(steps("register"), "charge", run_id="run-0", epsilon="0.1", delta="1e-9")
-    entry = next_entry(state, "charge", BODIES["charge"])
-    whole = {"epsilon": "0.5", "delta": "1e-9", "rho": "0.16", "rho_delta": "0"}
-    assert entry.body["spent"] == whole
-    void = next_entry(apply(state, entry), "void", BODIES["void"])
-    assert void.body["spent"] == {**whole, "epsilon": "0.1", "rho": "0.08"}
-
-
 # --- draw, void and publish -----------------------------------------------------
 
 FOLLOWS = {
@@ -360,32 +337,6 @@ def test_every_order_of_acts_ends_where_the_table_says() -> None:
                 state, expected = step(state, act), table[expected, act]
         charge = state.charges.get("run-1")
         assert (charge.status.value if charge else "none") == expected
-
-
-def test_only_a_reserved_charge_is_reserved() -> None:
-    for status, way in WAYS.items():
-        account = steps(*way).accounts["census"]
-        spent = Decimal(0) if status is Status.VOID else Decimal("0.4")
-        assert account.spent["epsilon"] == spent
-        assert account.reserved["epsilon"] == (spent if status is Status.RESERVED else 0)
-        assert account.charges["run-1"].published == (status is Status.PUBLISHED)
-
-
-def test_a_void_gives_back_exactly_what_was_charged() -> None:
-    losses = {"epsilon": "0.1" + "3" * 300, "delta": "1e-300", "rho": "7e-400", "rho_delta": "0"}
-    before = with_spent(BASIC, epsilon="0.3", delta="3e-9", rho="1e+300")
-    charged = step(before, "charge", run_id="run-2", **losses)
-    voided = step(charged, "void", run_id="run-2")
-    assert charged.accounts["census"].spent != before.accounts["census"].spent
-    assert voided.accounts["census"].spent == before.accounts["census"].spent
-    assert voided.accounts["census"].reserved == before.accounts["census"].reserved
-    full = step(voided, "charge", run_id="run-3", epsilon="0.7", delta="7e-9")
-    assert full.accounts["census"].remaining.texts() == {"epsilon": "0", "delta": "0"}
-
-
-def test_a_void_run_is_never_charged_again() -> None:
-    state = steps("register", "charge", "void")
-    assert "charged already" in str(refusal(state, "charge", epsilon="0.1"))
 
 
 @pytest.mark.parametrize("kind", ["draw", "void", "publish"])

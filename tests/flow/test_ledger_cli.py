@@ -7,18 +7,39 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from postgres import Server
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
+from prepared import write_keys
 from sqlalchemy import make_url
 
-from statpress.flows.cli import main
+from statpress.flows.cli import app, status_of
 from statpress.mechanisms.errors import StatpressError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 
-pytestmark = pytest.mark.system
+if TYPE_CHECKING:
+    from postgres import Server
+
+BOTH = pytest.mark.parametrize(
+    "location", ["sqlite", pytest.param("postgres", marks=pytest.mark.system)], indirect=True
+)
+
+
+@pytest.fixture
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger may be made; in PostgreSQL if a test asks for it."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return str(tmp_path / "ledger.db")
+    return str(request.getfixturevalue("postgres_server").database())
+
+
 Press = Callable[..., subprocess.CompletedProcess[str]]
 BIN = Path(sys.executable).parent
 TERMS: dict[str, Any] = {
@@ -40,17 +61,11 @@ def ledger(
     monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STATPRESS_LEDGER", location)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.chdir(tmp_path)
 
     def press(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["statpress", "ledger", *arguments]
-        monkeypatch.setattr(sys, "argv", command)
-        code, _ = 0, capsys.readouterr()
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        command, _ = ["ledger", *arguments], capsys.readouterr()
+        code = status_of(lambda: app(command, exit_on_error=False), as_json="--json" in arguments)
         out, err = capsys.readouterr()
         return subprocess.CompletedProcess(command, code, out, err)
 
@@ -100,6 +115,7 @@ def charge(location: str, run_id: str, **changes: Any) -> None:
         )
 
 
+@BOTH
 def test_a_life_of_an_account(ledger: Press, location: str, tmp_path: Path) -> None:
     assert refused(ledger, "LedgerUnavailable", "show") == "There is no ledger here."
     opened = facts(
@@ -203,18 +219,9 @@ def test_verify_against_what_is_kept_elsewhere(
 
 
 def write_key(key: Path, public: Path) -> None:
-    """The commands that the errors recommend."""
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)],
-        check=True,
-        capture_output=True,
-    )
-    subprocess.run(
-        ["openssl", "pkey", "-in", str(key), "-pubout", "-out", str(public)],
-        check=True,
-        capture_output=True,
-    )
-    key.chmod(0o600)
+    """A new pair of keys, as the commands write it that the errors recommend."""
+    for made in write_keys(key.parent, Ed25519PrivateKey.generate(), f"new-{key.stem}"):
+        made.rename(public if "public" in made.name else key)
 
 
 def test_keys_that_will_not_do(ledger: Press, tmp_path: Path) -> None:
@@ -228,9 +235,9 @@ def test_keys_that_will_not_do(ledger: Press, tmp_path: Path) -> None:
     assert "no private" in refused(ledger, "SigningKey", "checkpoint", "--key", str(public))
     assert "no public" in refused(ledger, "SigningKey", "verify", "--public-key", str(key))
     key.unlink()
-    command = ["openssl", "genpkey", "-algorithm", "ed25519", "-aes256", "-pass", "pass:x"]
-    subprocess.run([*command, "-out", str(key)], check=True, capture_output=True)
-    key.chmod(0o600)
+    how = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    key.touch(0o600)
+    key.write_bytes(Ed25519PrivateKey.generate().private_bytes(*how))
     assert "passphrase" in refused(ledger, "SigningKey", "checkpoint", "--key", str(key))
     assert facts(ledger, "verify")["entries"] == 1
 
@@ -258,7 +265,9 @@ def test_upgrade_has_nothing_to_do(ledger: Press) -> None:
     assert facts(ledger, "verify")["entries"] == 1
 
 
-def test_a_release_is_charged_to_postgresql(agency: Any, postgres_url: str) -> None:
+@pytest.mark.system
+def test_a_release_is_charged_to_postgresql(agency: Any, postgres_server: Server) -> None:
+    postgres_url = postgres_server.database()
     agency.home.ledger.unlink()
 
     class Elsewhere(type(agency)):
@@ -276,6 +285,7 @@ def test_a_release_is_charged_to_postgresql(agency: Any, postgres_url: str) -> N
     assert not (agency.folder / "home" / "ledger.sqlite").exists()
 
 
+@pytest.mark.system
 def test_a_password_is_never_shown(
     postgres_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
