@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 from households import CONFIG, made_up, write
-from victims import InProcess
 
 import statpress
 from statpress.configs.loading import PlannedOrder, load
@@ -188,10 +187,8 @@ def test_its_noisy_tables_answer_questions(pressed: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_made_up_households_keep_the_rules_and_pass_every_check(
-    office: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
+@pytest.mark.usefixtures("judged_here")
+def test_made_up_households_keep_the_rules_and_pass_every_check(office: Any) -> None:
     release = load(office.config)
     source = make_up(release, office.config.parent)
     households, persons = (

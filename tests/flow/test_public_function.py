@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import time_machine
 
 import statpress.flows.release
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.runner import run_release
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.release.runs import Run
 
 PRODUCTS = """\
 products:
@@ -38,6 +38,7 @@ def files(bundle: Path) -> dict[str, bytes]:
     }
 
 
+@time_machine.travel(TIME, tick=False)
 def test_two_private_tables_with_one_draw_give_one_bundle(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,8 +51,6 @@ def test_two_private_tables_with_one_draw_give_one_bundle(
         return drawn.setdefault("first", own)
 
     monkeypatch.setattr("statpress.flows.release.draw_records", draw_records)
-    monkeypatch.setattr("statpress.tasks.ledger.ledger.now", lambda: TIME)
-    monkeypatch.setattr(Run, "created", TIME)
     agency.home.ledger.unlink()
     agency.register()  # at the time that stands still
     agency.replace_products(PRODUCTS)

@@ -10,7 +10,6 @@ import pytest
 from bad_input import N
 from cuts import cut_off_at
 from monthly import Office
-from victims import InProcess
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
@@ -392,9 +391,8 @@ def test_a_test_with_a_known_seed_releases_no_period(office: Office) -> None:
 
 
 def test_the_commands(
-    office: Office, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    office: Office, judged_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
     office.deliver("2026-01", "2026-03")
     config, home = office.agency.config, office.agency.home.root
     assert validate(config).facts()["valid"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import full_disk
 from bad_input import CANARY, N
 from cuts import cut_off_at
 from monthly import Office
@@ -32,7 +33,6 @@ from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.review import decide, note_bundle
 from statpress.tasks.release.succession import propose
-from statpress.tasks.report import series_page
 from statpress.tasks.report.series_data import COLUMNS, KEYS, SeriesData
 from statpress.tasks.report.series_page import PAGE, write_series
 
@@ -444,15 +444,12 @@ def test_a_bundle_that_is_noted_later_is_on_the_page(
     note_bundle(agency.home, bundle)
 
 
-def test_whoever_holds_the_lock_cannot_hold_up_releases(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(series_page, "_PATIENCE", 0.2)
+def test_whoever_holds_the_lock_cannot_hold_up_releases(office: Office) -> None:
     folder = folder_of(office)
     descriptor = os.open(folder, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(OutputNotWritableError, match="keeps the folder locked"):
-        write_series(folder)
+        write_series(folder, patience=0.2)
     os.close(descriptor)
     write_series(folder)
 
@@ -473,15 +470,12 @@ def test_processes_that_publish_at_once_write_one_after_the_other(office: Office
 
 
 def test_what_cannot_be_written_leaves_the_page_as_it_was(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: Office,
 ) -> None:
     before = page_of(office)
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("statpress.tasks.private_zone.folders.os.replace", full)
-    with pytest.raises(Exception, match="cannot be written \\(No space left on device\\)"):
+    full = pytest.raises(OutputNotWritableError, match=r"cannot be written \(File too large\)")
+    with full_disk("write") as hear, full:
+        hear("write")
         write_series(folder_of(office))
     assert page_of(office) == before
 
