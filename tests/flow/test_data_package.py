@@ -158,6 +158,7 @@ def test_the_package_says_what_the_config_says(bundle: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.system
 def test_frictionless_finds_every_file_in_order(bundle: Path) -> None:
     from frictionless import Package
 
@@ -167,6 +168,7 @@ def test_frictionless_finds_every_file_in_order(bundle: Path) -> None:
     assert len(report.tasks) == len(package_of(bundle)["resources"])
 
 
+@pytest.mark.system
 def test_values_in_parquet_keep_the_schema_too(bundle: Path) -> None:
     """Frictionless reads a null in Parquet as NaN, so it is given the rows."""
     from frictionless import Resource, Schema
@@ -184,6 +186,7 @@ def test_values_in_parquet_keep_the_schema_too(bundle: Path) -> None:
     assert checked > 10
 
 
+@pytest.mark.system
 def test_a_changed_file_is_found_by_frictionless(bundle: Path, tmp_path: Path) -> None:
     from frictionless import Package
 

@@ -16,8 +16,9 @@ from households import CONFIG, made_up, write
 from requirements import needed
 
 import statpress
-from statpress.configs.order import Order
+from statpress.configs.order import Order, from_options
 from statpress.mechanisms import errors
+from statpress.tasks.release.reprint import reprint
 
 DATASET = "households"
 WEIGHT = """\
@@ -40,7 +41,7 @@ def opened(agency: Any) -> Any:
     """An agency with 400 households, each with its weight."""
     text = CONFIG.replace("testdata", DATASET).replace("rules:\n", WEIGHT)
     text = text.replace("columns: [tenure,", "columns: [tenure, wgt,")
-    formats = "formats: [parquet, csv, dta, sav]"
+    formats = "formats: [parquet, csv]"
     agency.text = text.replace(
         "{directory: releases}", f"{{directory: releases, plots: false, {formats}}}"
     )
@@ -154,10 +155,11 @@ def test_a_series_of_households_has_a_page(pressed: Any) -> None:
     assert "tenure" in listed and "n_persons" in listed
 
 
+@pytest.mark.system
 def test_the_files_of_stata_and_spss_merge_with_weights(pressed: Any) -> None:
     """A weighted cross table of persons, as an analyst makes it of either file."""
     pyreadstat = needed("pyreadstat")
-    bundle = pressed.bundle
+    bundle = reprint(pressed.bundle, from_options(["publish.formats=[dta, sav]"])).bundle
     release = statpress.open(bundle)
     merged = release.persons().merge(release.households()[["household_id", "tenure"]])
     wanted = merged.pivot_table(

@@ -10,6 +10,7 @@ import pytest
 from acting import raising, run_acting
 from prepared import OFFICER
 from published import Publisher
+from requirements import needed
 from victims import InProcess
 
 import statpress.tasks.release.curator_report
@@ -187,10 +188,11 @@ def test_a_reviewed_release_is_uploaded_after_its_approval(
     verify_bundle(folders.folder / "b" / "first")
 
 
+@pytest.mark.system
 def test_nothing_is_charged_where_an_upload_could_not_begin(
     releasing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ckanapi")
+    needed("ckanapi")
     monkeypatch.delenv("CKAN_API_TOKEN", raising=False)
     monkeypatch.delenv("CKAN_API_TOKEN_FILE", raising=False)
     releasing.replace(TARGETS, "targets: [{ckan: 'https://portal.example', organization: agency}]")

@@ -16,7 +16,9 @@ from requirements import needed
 
 import statpress
 from statpress.configs.loading import load
+from statpress.configs.order import from_options
 from statpress.mechanisms import errors
+from statpress.tasks.release.reprint import reprint
 
 WEIGHTED = """\
 weight:
@@ -40,7 +42,6 @@ def opened(agency: Any) -> Any:
     """The agency with weights and public totals, in files, at a budget that leaves every cell."""
     column = "  visits: {type: integer, lower: 0, upper: 3}\n"
     agency.replace_products(column + WEIGHTED)
-    agency.replace("formats: [parquet, csv]", "formats: [parquet, csv, dta, sav]")
     agency.replace("epsilon: 1.0, delta: 1.0e-6", "epsilon: 20, delta: 1.0e-6")
     agency.amend(epsilon="100", delta="1e-4")
     put(agency, "visits", [i % 4 for i in range(N)])
@@ -134,9 +135,10 @@ def test_unweighted_releases_have_no_weighted_figures(agency: Any) -> None:
         release.mean("pay", weight=True)
 
 
+@pytest.mark.system
 def test_stata_and_spss_have_the_weight(pressed: Any) -> None:
     pyreadstat = needed("pyreadstat")
-    bundle = pressed.bundle
+    bundle = reprint(pressed.bundle, from_options(["publish.formats=[csv, dta, sav]"])).bundle
     csv = statpress.open(bundle).microdata()
     for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
         frame, meta = read(bundle / "data" / f"wide.{suffix}")
