@@ -147,8 +147,11 @@ class _Clock:
             self._travel.stop()
             self._travel = None
         if ahead:
-            import time_machine
+            spared = sys.modules.setdefault("pytest", None) is None  # type: ignore[arg-type]
+            import time_machine  # whose plugin would import pytest in every process
 
+            if spared:
+                del sys.modules["pytest"]
             self._travel = time_machine.travel(time.time() + ahead, tick=True)
             self._travel.start()
         self.ahead = ahead
