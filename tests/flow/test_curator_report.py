@@ -35,12 +35,13 @@ from statpress.tasks.release.curator_report import BANNER
 RUN = "c" * 32
 PRODUCTS = """\
 products:
-  fitted: {kind: microdata, mechanism: marginals, columns: [region, age, pay],
+  fitted: {kind: microdata, share: 0.25, mechanism: marginals, columns: [region, age, pay],
     accept: mostly_independent}
-  noisy: {kind: table, mechanism: gaussian, columns: [age], bands: [cells, cumulative],
+  noisy: {kind: table, share: 0.25, mechanism: gaussian, columns: [age], bands: [cells, cumulative],
     accept: mostly_noise}
-  centre: {kind: estimate, statistic: mean, columns: [age], accept: mostly_noise}
-  curve: {kind: function, target: kde, columns: [age], bandwidth: 0.3, degree: 4, order: 2,
+  centre: {kind: estimate, share: 0.25, statistic: mean, columns: [age], accept: mostly_noise}
+  curve: {kind: function, share: 0.25, target: kde, columns: [age], bandwidth: 0.3, degree: 4,
+    order: 2,
     accept: mostly_noise}
 """
 SECRET = "Zyx-curator-7731"

@@ -53,20 +53,24 @@ domain:
   employed: {{type: categorical, categories: [false, true], label: In work}}
   grade: {{type: ordinal, categories: [1.5, 2, 2.5], missing: true}}
 products:
-  people: {{kind: microdata, mechanism: bootstrap, columns: [region, age, pay],
+  people: {{kind: microdata, share: 0.125, mechanism: bootstrap, columns: [region, age, pay],
     accept: mostly_noise, title: People, description: Drawn records.}}
-  wide: {{kind: microdata, mechanism: marginals, accept: mostly_independent, copies: 2,
+  wide: {{kind: microdata, share: 0.125, mechanism: marginals, accept: mostly_independent,
+    copies: 2,
     columns: [region, age, pay, born, employed, grade]}}
-  noisy: {{kind: microdata, mechanism: laplace, columns: [born, employed], accept: mostly_noise}}
-  ages_counts: {{kind: table, mechanism: laplace, columns: [age], accept: mostly_noise,
+  noisy: {{kind: microdata, share: 0.125, mechanism: laplace, columns: [born, employed],
+    accept: mostly_noise}}
+  ages_counts: {{kind: table, share: 0.125, mechanism: laplace, columns: [age],
+    accept: mostly_noise,
     bands: [cumulative]}}
-  counts: {{kind: table, mechanism: laplace, columns: [employed, grade], accept: mostly_noise,
+  counts: {{kind: table, share: 0.125, mechanism: laplace, columns: [employed, grade],
+    accept: mostly_noise,
     bands: [cells]}}
-  level: {{kind: estimate, mechanism: joint_moments, statistic: mean, columns: [age],
+  level: {{kind: estimate, share: 0.125, mechanism: joint_moments, statistic: mean, columns: [age],
     title: Mean age}}
-  odds: {{kind: function, mechanism: bernstein, target: logistic, columns: [age],
+  odds: {{kind: function, share: 0.125, mechanism: bernstein, target: logistic, columns: [age],
     label: employed, degree: 4, order: 2}}
-  ages: {{kind: function, mechanism: bernstein, target: kde, columns: [age],
+  ages: {{kind: function, share: 0.125, mechanism: bernstein, target: kde, columns: [age],
     bandwidth: 0.2, degree: 6, order: 2}}
 publish: {{directory: releases, plots: false, formats: [parquet, csv], name: first}}
 """

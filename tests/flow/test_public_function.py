@@ -19,11 +19,13 @@ from statpress.tasks.private_zone.guards import CuratorLog
 
 PRODUCTS = """\
 products:
-  people: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [region, age]}
-  ages: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [age], bands: [cells]}
-  mean_age: {accept: mostly_noise, kind: estimate, mechanism: joint_moments,
+  people: {accept: mostly_noise, kind: microdata, share: 0.25, mechanism: bootstrap,
+    columns: [region, age]}
+  ages: {accept: mostly_noise, kind: table, share: 0.25, mechanism: laplace, columns: [age],
+    bands: [cells]}
+  mean_age: {accept: mostly_noise, kind: estimate, share: 0.25, mechanism: joint_moments,
     statistic: mean, columns: [age]}
-  density: {accept: mostly_noise, kind: function, mechanism: bernstein,
+  density: {accept: mostly_noise, kind: function, share: 0.25, mechanism: bernstein,
     target: kde, columns: [age], degree: 4, order: 1}
 """
 RUN = "5e" * 16
