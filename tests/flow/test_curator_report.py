@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import html
 import json
 import re
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from acting import Acting, full_disk
 from prepared import OFFICER
 
 from statpress.configs.loading import load_order
@@ -44,7 +44,7 @@ products:
     order: 2,
     accept: mostly_noise}
 """
-SECRET = "Zyx-curator-7731"
+FULL = "File too large"
 
 
 class Made:
@@ -64,8 +64,13 @@ class Made:
         return row
 
 
-def make(agency: Any) -> Made:
-    """Press with a seed and an id of its own, as the config stands."""
+def make(agency: Any, hear: Callable[[str], None] = lambda title: None) -> Made:
+    """Press with a seed and an id of its own, as the config stands.
+
+    Args:
+        agency: Whose release it is.
+        hear: Hears which step begins.
+    """
     agency.inspector.log = CuratorLog(agency.home.folder("curator"), RUN)
     errors: list[dict[str, TrueErrors | None]] = []
     honest = report.true_errors
@@ -76,7 +81,9 @@ def make(agency: Any) -> Made:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "true_errors", kept)
-        run_release(agency.context(), Order(agency.config), insecure_seed=7)
+        context = agency.context()
+        context.listener = Acting({"report to curator": lambda: hear("report to curator")})
+        run_release(context, Order(agency.config), insecure_seed=7)
     return Made(agency, errors)
 
 
@@ -249,22 +256,17 @@ def test_only_its_place_is_told(made: Made) -> None:
     assert not (made.agency.home.root / "work" / RUN).exists()
 
 
-def test_a_report_that_fails_changes_nothing(
-    made: Made, agencies: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_fails_changes_nothing(made: Made, agencies: Callable[[str], Any]) -> None:
     """The disk is full: the bundle is the same byte for byte, and nobody is told why."""
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, SECRET)
-
-    monkeypatch.setattr(report, "write_all", full)
-    without = make(agencies("without"))
+    most = made.page.stat().st_size // 2
+    with full_disk("report to curator", most) as hear:
+        without = make(agencies("without"), hear)
     assert not without.page.exists()
     assert not (without.agency.home.root / "work" / RUN).exists()
     notice = "The curator's report could not be written; the release is as it should be."
     assert without.log.count(notice) == 1
-    assert SECRET in without.log
-    assert SECRET not in without.log.split(notice)[1]
+    assert FULL in without.log
+    assert FULL not in without.log.split(notice)[1]
     verify_bundle(without.bundle)
     one, two = (
         {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acting import DRAWING, Acting, raising, run_acting
+from acting import DRAWING, Acting, raising, refuse_publications, run_acting
 
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
@@ -33,17 +32,6 @@ from statpress.tasks.release.review import note_bundle
 
 def kinds(agency: Any) -> list[str]:
     return [entry.kind for entry in agency.entries()]
-
-
-def refuse_publications(agency: Any, refuse: bool = True) -> None:
-    """Have the database refuse entries of this kind, or take them again."""
-    with sqlite3.connect(agency.home.ledger) as raw:
-        raw.execute(
-            "CREATE TRIGGER broken BEFORE INSERT ON entries WHEN NEW.kind = 'publish' "
-            "BEGIN SELECT RAISE(ABORT, 'broken'); END"
-            if refuse
-            else "DROP TRIGGER broken"
-        )
 
 
 def cut_off(agency: Any, moment: str) -> None:
@@ -105,8 +93,8 @@ def test_void_between_charge_and_draw_stops_the_run(agency: Any) -> None:
 def test_a_bundle_the_ledger_missed_can_be_noted_later(agency: Any, tmp_path: Path) -> None:
     """The ledger cannot take the entry of the publication; nor is a forged bundle noted."""
     with pytest.raises(StatpressError, match=r"whole at.*ledger note"):
-        run_acting(agency, {"publish": lambda: refuse_publications(agency)})
-    refuse_publications(agency, refuse=False)
+        run_acting(agency, {"publish": lambda: refuse_publications(agency.home)})
+    refuse_publications(agency.home, refuse=False)
     (bundle,) = agency.bundles()
     with pytest.raises(BundleVerificationError, match="never noted"):
         check_bundle(agency.home, bundle, verify_bundle(bundle))

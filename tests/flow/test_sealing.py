@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import run_acting
-from cuts import cut_off_at
+from acting import DRAWING, raising, run_acting
 
 from statpress.configs.loading import load
 from statpress.flows.cli import ledger_commands
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import InternalError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import (
     BETWEEN_STEPS,
@@ -227,11 +227,9 @@ def test_two_runs_in_one_process_never_open_each_others_channels(
     assert capfd.readouterr().out == "public"
 
 
-def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cut_off_at("statpress.tasks.release.steps.generator"):
-        agency.run()
+def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(agency: Any) -> None:
+    with pytest.raises(InternalError):
+        run_acting(agency, {DRAWING: raising(ArithmeticError())})
     run_id = agency.inspector.log.run_id
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         account = ledger.account("testdata")

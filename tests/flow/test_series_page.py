@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import full_disk
+from acting import Acting, full_disk, refuse_publications
 from bad_input import CANARY, N
-from cuts import cut_off_at
 from monthly import Office
 from requirements import needed
 
@@ -26,7 +25,12 @@ from statpress.configs.loading import load_order
 from statpress.configs.order import Order
 from statpress.flows.cli.bundle_commands import series as series_command
 from statpress.flows.runner import run_publication, run_release
-from statpress.mechanisms.errors import BundleVerificationError, ConfigError, OutputNotWritableError
+from statpress.mechanisms.errors import (
+    BundleVerificationError,
+    ConfigError,
+    LedgerError,
+    OutputNotWritableError,
+)
 from statpress.tasks.bundle.manifest import seal
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured, share
@@ -447,8 +451,10 @@ def test_a_bundle_that_is_noted_later_is_on_the_page(
     office = Office(agency, monkeypatch).on("2026-05-11")
     office.deliver("2026-01")
 
-    with cut_off_at("statpress.tasks.ledger.ledger.Ledger.publish"):
-        office.release("2026-01")
+    acting = Acting({"publish": lambda: refuse_publications(agency.home)})
+    with pytest.raises(LedgerError, match="not noted in the ledger"):
+        run_release(office.context(acting), Order(agency.config).at_period("2026-01"))
+    refuse_publications(agency.home, refuse=False)
     (bundle,) = office.bundles()["2026-01"]
     assert not (folder_of(office) / PAGE).exists()
     assert "page" not in note(bundle, home=agency.home.root).facts()

@@ -7,6 +7,7 @@ the run there, without putting a function of the product in another's place.
 from __future__ import annotations
 
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from resource import RLIMIT_FSIZE, getrlimit, setrlimit
@@ -14,6 +15,7 @@ from typing import Any
 
 from statpress.configs.order import Order
 from statpress.flows.runner import run_release
+from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.release.runs import Outcome
@@ -55,6 +57,17 @@ def full_disk(title: str, most: int = 10) -> Iterator[Callable[[str], None]]:
     finally:
         setrlimit(RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
+
+
+def refuse_publications(home: Home, *, refuse: bool = True) -> None:
+    """Have the ledger's database refuse entries of this kind, or take them again."""
+    with sqlite3.connect(home.ledger) as raw:
+        raw.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON entries WHEN NEW.kind = 'publish' "
+            "BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            if refuse
+            else "DROP TRIGGER broken"
+        )
 
 
 def raising(error: BaseException) -> Callable[[], object]:
