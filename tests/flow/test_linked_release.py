@@ -22,7 +22,7 @@ from requirements import needed
 
 import statpress
 from statpress.configs.loading import PlannedOrder, load
-from statpress.configs.order import Order, from_options
+from statpress.configs.order import Order
 from statpress.flows.cli import app, print_outcome
 from statpress.flows.cli.rehearse_command import run_rehearsal
 from statpress.mechanisms import errors
@@ -33,7 +33,6 @@ from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.made_up import make_up
 from statpress.tasks.release.query import Question, ask
-from statpress.tasks.release.reprint import reprint
 from statpress.tasks.release.steps import source_names
 
 DATASET = "households"
@@ -57,13 +56,17 @@ def office(agency: Any) -> Any:
     return opened(agency)
 
 
-@pytest.fixture(scope="module")
-def pressed(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An agency with a release of little noise, as ``bundle``, which tests only read."""
-    agency = opened(founded(tmp_path_factory.mktemp("pressed")))
-    agency.replace("epsilon: 3,", "epsilon: 50,")
-    agency.bundle = agency.run(insecure_seed=4).bundle
+def precise(agency: Any) -> Any:
+    """The same with little noise, and two copies."""
+    opened(agency).replace("epsilon: 3,", "epsilon: 50,")
+    agency.replace("kind: linked,", "kind: linked, copies: 2,")
     return agency
+
+
+@pytest.fixture(scope="module")
+def pressed(shared: Callable[..., Any]) -> Any:
+    """An agency with a release of little noise, as ``bundle``, which tests only read."""
+    return shared("linked", precise, insecure_seed=4)
 
 
 def charges(office: Any) -> int:
@@ -315,14 +318,18 @@ def test_what_households_cannot_have_is_refused_at_its_place(
 
 @pytest.mark.nightly
 def test_dropped_persons_are_in_no_record(office: Any, pressed: Any) -> None:
-    """Where they are dropped, one of no household leaves the release as it is without him."""
+    """Where they are dropped, one of no household leaves the release as it is without him.
+
+    So do copies, of which this release has none.
+    """
     office.replace("    at_most: 3\n", "    at_most: 3\n    orphans: drop\n")
     office.replace("epsilon: 3,", "epsilon: 50,")
     households, persons = made_up(400)
     orphan(households, persons)
     write(office.config.parent, households, persons)
     again = office.run(insecure_seed=4).bundle
-    assert rows(pressed.bundle, "survey_persons") == rows(again, "survey_persons")
+    for stem in ("survey_households", "survey_persons", "survey_tables"):
+        assert rows(pressed.bundle, stem) == rows(again, stem)
 
 
 def test_both_sources_have_to_be_the_accounts(office: Any) -> None:
@@ -449,22 +456,9 @@ def test_known_totals_that_disagree_across_sections_are_refused_before_the_charg
     assert charges(office) == 0
 
 
-@pytest.fixture(scope="module")
-def copied(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An agency with a release of two copies, as ``bundle``."""
-    agency = opened(founded(tmp_path_factory.mktemp("copied")))
-    agency.replace("epsilon: 3,", "epsilon: 50,")
-    agency.replace("kind: linked,", "kind: linked, copies: 2,")
-    agency.replace("plots: false", "plots: false, formats: [parquet]")
-    agency.bundle = agency.run(insecure_seed=4).bundle
-    return agency
-
-
-def test_in_every_copy_households_and_persons_go_together(copied: Any, pressed: Any) -> None:
-    bundle = copied.bundle
-    check_bundle(copied.home, bundle, verify_bundle(bundle))
-    for stem in ("survey_households", "survey_persons", "survey_tables"):
-        assert rows(bundle, stem) == rows(pressed.bundle, stem)  # drawing copies changes nothing
+def test_in_every_copy_households_and_persons_go_together(pressed: Any) -> None:
+    bundle = pressed.bundle
+    check_bundle(pressed.home, bundle, verify_bundle(bundle))
     release = statpress.open(bundle)
     households, persons = release.households(copies=True), release.persons(copies=True)
     assert [*households] == ["tenure", "n_persons", "household_id", "copy"]
@@ -484,17 +478,18 @@ def test_in_every_copy_households_and_persons_go_together(copied: Any, pressed: 
 
 
 @pytest.mark.system
-def test_copies_of_persons_are_in_files_of_stata_and_spss(copied: Any) -> None:
+def test_copies_of_persons_are_in_files_of_stata_and_spss(agency: Any) -> None:
     pyreadstat = needed("pyreadstat")
-    persons = statpress.open(copied.bundle).persons(copies=True)
-    made = reprint(copied.bundle, from_options(["publish.formats=[dta, sav]"])).bundle
+    precise(agency).replace("plots: false", "plots: false, formats: [parquet, dta, sav]")
+    bundle = agency.run(insecure_seed=4).bundle
+    persons = statpress.open(bundle).persons(copies=True)
     for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
-        frame = read(made / "data" / f"survey_persons_copies.{suffix}")[0]
+        frame = read(bundle / "data" / f"survey_persons_copies.{suffix}")[0]
         assert frame["household_id"].tolist() == persons["household_id"].tolist()
 
 
-def test_copies_of_households_answer_what_tables_do_and_more(copied: Any) -> None:
-    release = statpress.open(copied.bundle)
+def test_copies_of_households_answer_what_tables_do_and_more(pressed: Any) -> None:
+    release = statpress.open(pressed.bundle)
     for column, of in (("tenure", "records"), ("relation", "persons"), ("age", "persons")):
         measured, figures = (
             each.mean(column, of=of) if column == "age" else each.share(column, of=of)
@@ -524,7 +519,7 @@ def test_copies_of_households_answer_what_tables_do_and_more(copied: Any) -> Non
     assert households["term"].tolist() == ["Intercept", "tenure[T.rent]"]
     child = persons.loc[persons["term"] == "relation[T.child]", "estimate"].item()
     assert -60 < child < -25  # children are under 18, their parents from 30 to 79
-    text = (copied.bundle / "README.md").read_text()
+    text = (pressed.bundle / "README.md").read_text()
     assert "on each of the 2 sets in `survey_households_copies` and `survey_persons_copies`" in text
     for asked in (
         lambda of: release.on_copies.mean("age", of=of),
