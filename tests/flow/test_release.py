@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acting import DRAWING, raising, run_acting
+from acting import DRAWING, run_acting
 
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
@@ -177,16 +177,21 @@ def rewrite_people(agency, change: Callable[[pa.Table], pa.Table]) -> None:
 
 
 def test_release_gate_stops_a_file_that_is_not_as_planned(agency) -> None:
-    lose = partial(rewrite_people, agency, lambda table: table.slice(1))
+    def broken() -> None:
+        rewrite_people(agency, lambda table: table.slice(1))
+
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
-        run_acting(agency, {"check release": lose})
+        run_acting(agency, {"check release": broken})
     assert agency.bundles() == []
     assert [entry.kind for entry in agency.entries()] == ["register", "look", "charge", "draw"]
 
 
 def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(agency) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
     with pytest.raises(InternalError) as caught:
-        run_acting(agency, {DRAWING: raising(ZeroDivisionError())})
+        run_acting(agency, {DRAWING: broken})
     charge = agency.entries()[2].body
     spent = f"charged epsilon {charge['epsilon']}, delta {charge['delta']}, which stays spent"
     assert spent in caught.value.what and caught.value.what.endswith("; nothing was published.")
@@ -202,14 +207,14 @@ def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(agency) -
     ],
 )
 def test_release_gate_finds_a_value_outside_the_domain(agency, column: str, value: object) -> None:
-    def changed(table: pa.Table) -> pa.Table:
+    def broken(table: pa.Table) -> pa.Table:
         values = [value, *table[column].to_pylist()[1:]]
         field = table.schema.field(column)
         index = table.schema.get_field_index(column)
         return table.set_column(index, field, pa.array(values, field.type))
 
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
-        run_acting(agency, {"check release": partial(rewrite_people, agency, changed)})
+        run_acting(agency, {"check release": partial(rewrite_people, agency, broken)})
     assert agency.bundles() == []
 
 

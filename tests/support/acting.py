@@ -63,10 +63,10 @@ def refuse_publications(home: Home, *, refuse: bool = True) -> None:
     """Have the ledger's database refuse entries of this kind, or take them again."""
     with sqlite3.connect(home.ledger) as raw:
         raw.execute(
-            "CREATE TRIGGER broken BEFORE INSERT ON entries WHEN NEW.kind = 'publish' "
-            "BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            "CREATE TRIGGER refusing BEFORE INSERT ON entries WHEN NEW.kind = 'publish' "
+            "BEGIN SELECT RAISE(ABORT, 'refused'); END"
             if refuse
-            else "DROP TRIGGER broken"
+            else "DROP TRIGGER refusing"
         )
 
 
