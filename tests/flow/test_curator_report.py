@@ -25,12 +25,11 @@ from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.products.count_product import CountsProduct
-from statpress.tasks.products.product_kind import ProductKind
 from statpress.tasks.products.true_errors import TrueErrors
 from statpress.tasks.release import curator_report as report
-from statpress.tasks.release.curator_report import BANNER
+from statpress.tasks.release.curator_report import BANNER, Frame, curator_page
 
 RUN = "c" * 32
 PRODUCTS = """\
@@ -294,7 +293,6 @@ def timeless(path: Path) -> bytes:
 
 
 def test_under_review_it_is_there_while_the_bundle_waits(agencies: Callable[[str], Any]) -> None:
-    """And a kind that says nothing of its errors is named."""
     agency = agencies("reviewed")
     start, end = agency.text.index("products:"), agency.text.index("curator:")
     agency.replace(
@@ -303,15 +301,17 @@ def test_under_review_it_is_there_while_the_bundle_waits(agencies: Callable[[str
     )
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)], unsigned=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CountsProduct, "true_errors", ProductKind.true_errors)
-        outcome = agency.run()
+    outcome = agency.run()
     assert outcome.status is Status.PREPARED
     assert outcome.bundle.parent == agency.home.root / "prepared"
     page = agency.home.root / "curator" / f"{outcome.run_id}.html"
-    assert "Nothing is compared of: noisy." in page.read_text()
     assert str(outcome.bundle) in page.read_text()
     assert agency.bundles() == []
+
+
+def test_a_kind_that_says_nothing_of_its_errors_is_named() -> None:
+    page = curator_page(Frame(title="A", facts={}), {"records": 400}, [], {"noisy": None})
+    assert "Nothing is compared of: noisy." in rendered(page)
 
 
 def test_it_is_off_unless_asked_for(agencies: Callable[[str], Any]) -> None:
