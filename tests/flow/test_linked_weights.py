@@ -16,9 +16,8 @@ from households import CONFIG, made_up, write
 from requirements import needed
 
 import statpress
-from statpress.configs.order import Order, from_options
+from statpress.configs.order import Order
 from statpress.mechanisms import errors
-from statpress.tasks.release.reprint import reprint
 
 DATASET = "households"
 WEIGHT = """\
@@ -156,10 +155,12 @@ def test_a_series_of_households_has_a_page(pressed: Any) -> None:
 
 
 @pytest.mark.system
-def test_the_files_of_stata_and_spss_merge_with_weights(pressed: Any) -> None:
+def test_the_files_of_stata_and_spss_merge_with_weights(office: Any) -> None:
     """A weighted cross table of persons, as an analyst makes it of either file."""
     pyreadstat = needed("pyreadstat")
-    bundle = reprint(pressed.bundle, from_options(["publish.formats=[dta, sav]"])).bundle
+    office.replace("formats: [parquet, csv]", "formats: [parquet, dta, sav]")
+    office.replace("epsilon: 3,", "epsilon: 90,")
+    bundle = office.run().bundle
     release = statpress.open(bundle)
     merged = release.persons().merge(release.households()[["household_id", "tenure"]])
     wanted = merged.pivot_table(

@@ -16,9 +16,7 @@ from requirements import needed
 
 import statpress
 from statpress.configs.loading import load
-from statpress.configs.order import from_options
 from statpress.mechanisms import errors
-from statpress.tasks.release.reprint import reprint
 
 WEIGHTED = """\
 weight:
@@ -136,9 +134,10 @@ def test_unweighted_releases_have_no_weighted_figures(agency: Any) -> None:
 
 
 @pytest.mark.system
-def test_stata_and_spss_have_the_weight(pressed: Any) -> None:
+def test_stata_and_spss_have_the_weight(weighted: Any) -> None:
     pyreadstat = needed("pyreadstat")
-    bundle = reprint(pressed.bundle, from_options(["publish.formats=[csv, dta, sav]"])).bundle
+    weighted.replace("formats: [parquet, csv]", "formats: [csv, dta, sav]")
+    bundle = weighted.run().bundle
     csv = statpress.open(bundle).microdata()
     for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
         frame, meta = read(bundle / "data" / f"wide.{suffix}")
