@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -323,12 +322,18 @@ def test_what_is_no_bundle_of_this_version_is_not_reprinted(first: Path) -> None
 
 
 def test_a_bundle_of_a_later_version_is_named_as_such(first: Path, agency) -> None:
-    manifest = first / MANIFEST_NAME
-    manifest.write_text(re.sub(r"statpress-bundle/\d", "statpress-bundle/9", manifest.read_text()))
+    reseal(first, format="statpress-bundle/9")
     for act in (reprint, verify_bundle, lambda bundle: follow(agency, bundle)):
         with pytest.raises(errors.BundleVerificationError, match=r"bundle/9.*does not") as caught:
             act(first)
         assert "version of statpress" in caught.value.next_step
+
+
+def test_a_bundle_of_the_first_form_still_verifies(first: Path) -> None:
+    manifest = manifest_of(first)
+    form = {"format": "statpress-bundle/1", "config_sha256": "a" * 64}
+    seal(first, {name: manifest[name] for name in FACTS[:-3]} | form)
+    assert verify_bundle(first)["format"] == "statpress-bundle/1"
 
 
 @pytest.mark.nightly
