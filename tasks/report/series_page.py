@@ -40,7 +40,7 @@ _MOST_OPEN = 16
 """Charts of a column up to which they are not folded."""
 
 
-def write_series(folder: Path) -> SeriesData:
+def write_series(folder: Path, *, patience: float = 30.0) -> SeriesData:
     """Write the page of a series and its files anew; each is replaced in one step.
 
     Nothing is written before all of it is made. Of several processes at once one reads and writes
@@ -48,6 +48,7 @@ def write_series(folder: Path) -> SeriesData:
 
     Args:
         folder: Of the series, in the publishing directory.
+        patience: Seconds that another process may take to write the files.
 
     Raises:
         BundleVerificationError: No bundle counts.
@@ -56,7 +57,7 @@ def write_series(folder: Path) -> SeriesData:
     """
     flaw = None
     try:
-        with _alone(folder):
+        with _alone(folder, patience):
             return _written(folder)
     except OSError as error:
         flaw = error.strerror or type(error).__name__
@@ -84,11 +85,8 @@ def _written(folder: Path) -> SeriesData:
     return data
 
 
-_PATIENCE = 30.0  # seconds that another process may take to write the files of a series
-
-
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Path, patience: float) -> Iterator[None]:
     """Wait until no other process writes the files of the series, where the system has locks.
 
     Raises:
@@ -97,7 +95,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + patience
         while _is_held(descriptor):
             if time.monotonic() > end:
                 raise OutputNotWritableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -19,6 +20,7 @@ from statpress.mechanisms.errors import (
     ConfigError,
     SignatureError,
 )
+from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "census2000.yaml"
@@ -95,18 +97,25 @@ def test_a_bundle_verifies_until_a_byte_changes(tmp_path: Path) -> None:
 
 
 def test_a_reprint_must_follow_from_its_original(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
+    """A change of its files, sealed anew, is found; one of the original's files is not derived."""
     with tarfile.open(ROOT / "tests/golden/first_version/bundles.tar.xz") as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(tmp_path)
     bundle = tmp_path / "releases" / "ages-reprint-1"
     assert statpress.verify(bundle)["reprint_of"]
-    checked: list[Path] = []
-    monkeypatch.setattr("statpress.tasks.release.reprint.check_reprint", checked.append)
-    statpress.verify(bundle)
-    statpress.verify(tmp_path / "releases" / "ages")
-    assert checked == [bundle]
+    for each in (bundle, bundle.with_name("ages")):
+        path = each / "data" / "ages.csv"
+        head, first, *rest = path.read_text().splitlines()
+        age, raw, *others = first.split(",")
+        changed = ",".join([age, str(int(raw) + 1), *others])
+        path.write_text("\n".join([head, changed, *rest]) + "\n")
+        facts = json.loads((each / MANIFEST_NAME).read_text())
+        seal(each, {name: facts[name] for name in FACTS if name in facts})
+    statpress.verify(bundle.with_name("ages"))
+    with pytest.raises(BundleVerificationError, match=r"not (what follows|those that were drawn)"):
+        statpress.verify(bundle)
 
 
 def test_it_is_documented_and_typed() -> None:

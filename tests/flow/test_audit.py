@@ -21,7 +21,6 @@ from statpress.mechanisms.errors import AuditError, ConfigError, OutputNotWritab
 from statpress.mechanisms.marginals.measurement import references
 from statpress.mechanisms.sampling.randomness import NoNoise
 from statpress.mechanisms.tables.perturbed import GaussianTable
-from statpress.tasks.release import audit as audits
 from statpress.tasks.release.audit import _counted, audit
 from statpress.tasks.release.entropy import generator_of_made_up
 from statpress.tasks.release.made_up import Neighbours
@@ -134,13 +133,14 @@ def test_a_mechanism_with_half_its_noise_is_refused(
     ],
 )
 def test_twins_of_other_mechanisms_are_caught_and_they_are_not(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, product: str, runs: int, blind: int
+    folder: Path, product: str, runs: int, blind: int
 ) -> None:
-    monkeypatch.setattr(audits, "_BLIND_RUNS", blind)  # records by marginals take long to make
+    """Records by marginals take long to make, so that few are looked at."""
     order = planned(folder, f"it: {product}")
     (found,) = audit(
-        order.release, order.plan, runs=runs, announce=lambda text: None, insecure_seed=8
-    )
+        order.release, order.plan, runs=runs, blind_runs=blind, announce=lambda text: None,
+        insecure_seed=8,
+    )  # fmt: skip
     assert found.caught
     assert not found.contradicted
     assert found.blind is not None and found.blind_runs == blind
@@ -173,14 +173,12 @@ def test_one_household_moves_with_all_its_persons(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("runs", "blind"), [(12, 2), pytest.param(200, 100, marks=pytest.mark.nightly)]
 )
-def test_households_are_audited(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, runs: int, blind: int
-) -> None:
-    monkeypatch.setattr(audits, "_BLIND_RUNS", blind)
+def test_households_are_audited(folder: Path, runs: int, blind: int) -> None:
     order = households(folder)
     (found,) = audit(
-        order.release, order.plan, runs=runs, announce=lambda text: None, insecure_seed=8
-    )
+        order.release, order.plan, runs=runs, blind_runs=blind, announce=lambda text: None,
+        insecure_seed=8,
+    )  # fmt: skip
     assert not found.contradicted
     assert found.blind is not None and found.blind_runs == blind
     assert found.raw is not None and found.twin is not None

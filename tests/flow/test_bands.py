@@ -27,16 +27,17 @@ from statpress.tasks.release.succession import difference
 PRODUCTS = """\
 products:
   ages:
-    {kind: table, mechanism: gaussian, columns: [age], bands: [cumulative, cells],
+    {kind: table, share: 0.25, mechanism: gaussian, columns: [age], bands: [cumulative, cells],
      accept: mostly_noise}
   places:
-    {kind: table, mechanism: laplace, columns: [region, pay], bands: [cells], confidence: 0.9,
+    {kind: table, share: 0.25, mechanism: laplace, columns: [region, pay], bands: [cells],
+    confidence: 0.9,
      accept: mostly_noise}
   years:
-    {kind: table, mechanism: two_resolutions, columns: [born], bands: [cumulative],
+    {kind: table, share: 0.25, mechanism: two_resolutions, columns: [born], bands: [cumulative],
      accept: mostly_noise}
   drawn:
-    {kind: table, mechanism: bootstrap, columns: [age], bands: [cells, cumulative],
+    {kind: table, share: 0.25, mechanism: bootstrap, columns: [age], bands: [cells, cumulative],
      accept: mostly_noise}
 """
 BANDS = {

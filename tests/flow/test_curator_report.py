@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import html
 import json
 import re
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from acting import Acting, full_disk
 from prepared import OFFICER
 
 from statpress.configs.loading import load_order
@@ -25,25 +25,25 @@ from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.products.count_product import CountsProduct
-from statpress.tasks.products.product_kind import ProductKind
 from statpress.tasks.products.true_errors import TrueErrors
 from statpress.tasks.release import curator_report as report
-from statpress.tasks.release.curator_report import BANNER
+from statpress.tasks.release.curator_report import BANNER, Frame, curator_page
 
 RUN = "c" * 32
 PRODUCTS = """\
 products:
-  fitted: {kind: microdata, mechanism: marginals, columns: [region, age, pay],
+  fitted: {kind: microdata, share: 0.25, mechanism: marginals, columns: [region, age, pay],
     accept: mostly_independent}
-  noisy: {kind: table, mechanism: gaussian, columns: [age], bands: [cells, cumulative],
+  noisy: {kind: table, share: 0.25, mechanism: gaussian, columns: [age], bands: [cells, cumulative],
     accept: mostly_noise}
-  centre: {kind: estimate, statistic: mean, columns: [age], accept: mostly_noise}
-  curve: {kind: function, target: kde, columns: [age], bandwidth: 0.3, degree: 4, order: 2,
+  centre: {kind: estimate, share: 0.25, statistic: mean, columns: [age], accept: mostly_noise}
+  curve: {kind: function, share: 0.25, target: kde, columns: [age], bandwidth: 0.3, degree: 4,
+    order: 2,
     accept: mostly_noise}
 """
-SECRET = "Zyx-curator-7731"
+FULL = "File too large"
 
 
 class Made:
@@ -63,8 +63,13 @@ class Made:
         return row
 
 
-def make(agency: Any) -> Made:
-    """Press with a seed and an id of its own, as the config stands."""
+def make(agency: Any, hear: Callable[[str], None] = lambda title: None) -> Made:
+    """Press with a seed and an id of its own, as the config stands.
+
+    Args:
+        agency: Whose release it is.
+        hear: Hears which step begins.
+    """
     agency.inspector.log = CuratorLog(agency.home.folder("curator"), RUN)
     errors: list[dict[str, TrueErrors | None]] = []
     honest = report.true_errors
@@ -75,7 +80,9 @@ def make(agency: Any) -> Made:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "true_errors", kept)
-        run_release(agency.context(), Order(agency.config), insecure_seed=7)
+        context = agency.context()
+        context.listener = Acting({"report to curator": lambda: hear("report to curator")})
+        run_release(context, Order(agency.config), insecure_seed=7)
     return Made(agency, errors)
 
 
@@ -248,22 +255,17 @@ def test_only_its_place_is_told(made: Made) -> None:
     assert not (made.agency.home.root / "work" / RUN).exists()
 
 
-def test_a_report_that_fails_changes_nothing(
-    made: Made, agencies: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_fails_changes_nothing(made: Made, agencies: Callable[[str], Any]) -> None:
     """The disk is full: the bundle is the same byte for byte, and nobody is told why."""
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, SECRET)
-
-    monkeypatch.setattr(report, "write_all", full)
-    without = make(agencies("without"))
+    most = made.page.stat().st_size // 2
+    with full_disk("report to curator", most) as hear:
+        without = make(agencies("without"), hear)
     assert not without.page.exists()
     assert not (without.agency.home.root / "work" / RUN).exists()
     notice = "The curator's report could not be written; the release is as it should be."
     assert without.log.count(notice) == 1
-    assert SECRET in without.log
-    assert SECRET not in without.log.split(notice)[1]
+    assert FULL in without.log
+    assert FULL not in without.log.split(notice)[1]
     verify_bundle(without.bundle)
     one, two = (
         {
@@ -291,7 +293,6 @@ def timeless(path: Path) -> bytes:
 
 
 def test_under_review_it_is_there_while_the_bundle_waits(agencies: Callable[[str], Any]) -> None:
-    """And a kind that says nothing of its errors is named."""
     agency = agencies("reviewed")
     start, end = agency.text.index("products:"), agency.text.index("curator:")
     agency.replace(
@@ -300,15 +301,17 @@ def test_under_review_it_is_there_while_the_bundle_waits(agencies: Callable[[str
     )
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)], unsigned=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CountsProduct, "true_errors", ProductKind.true_errors)
-        outcome = agency.run()
+    outcome = agency.run()
     assert outcome.status is Status.PREPARED
     assert outcome.bundle.parent == agency.home.root / "prepared"
     page = agency.home.root / "curator" / f"{outcome.run_id}.html"
-    assert "Nothing is compared of: noisy." in page.read_text()
     assert str(outcome.bundle) in page.read_text()
     assert agency.bundles() == []
+
+
+def test_a_kind_that_says_nothing_of_its_errors_is_named() -> None:
+    page = curator_page(Frame(title="A", facts={}), {"records": 400}, [], {"noisy": None})
+    assert "Nothing is compared of: noisy." in rendered(page)
 
 
 def test_it_is_off_unless_asked_for(agencies: Callable[[str], Any]) -> None:

@@ -53,20 +53,24 @@ domain:
   employed: {{type: categorical, categories: [false, true], label: In work}}
   grade: {{type: ordinal, categories: [1.5, 2, 2.5], missing: true}}
 products:
-  people: {{kind: microdata, mechanism: bootstrap, columns: [region, age, pay],
+  people: {{kind: microdata, share: 0.125, mechanism: bootstrap, columns: [region, age, pay],
     accept: mostly_noise, title: People, description: Drawn records.}}
-  wide: {{kind: microdata, mechanism: marginals, accept: mostly_independent, copies: 2,
+  wide: {{kind: microdata, share: 0.125, mechanism: marginals, accept: mostly_independent,
+    copies: 2,
     columns: [region, age, pay, born, employed, grade]}}
-  noisy: {{kind: microdata, mechanism: laplace, columns: [born, employed], accept: mostly_noise}}
-  ages_counts: {{kind: table, mechanism: laplace, columns: [age], accept: mostly_noise,
+  noisy: {{kind: microdata, share: 0.125, mechanism: laplace, columns: [born, employed],
+    accept: mostly_noise}}
+  ages_counts: {{kind: table, share: 0.125, mechanism: laplace, columns: [age],
+    accept: mostly_noise,
     bands: [cumulative]}}
-  counts: {{kind: table, mechanism: laplace, columns: [employed, grade], accept: mostly_noise,
+  counts: {{kind: table, share: 0.125, mechanism: laplace, columns: [employed, grade],
+    accept: mostly_noise,
     bands: [cells]}}
-  level: {{kind: estimate, mechanism: joint_moments, statistic: mean, columns: [age],
+  level: {{kind: estimate, share: 0.125, mechanism: joint_moments, statistic: mean, columns: [age],
     title: Mean age}}
-  odds: {{kind: function, mechanism: bernstein, target: logistic, columns: [age],
+  odds: {{kind: function, share: 0.125, mechanism: bernstein, target: logistic, columns: [age],
     label: employed, degree: 4, order: 2}}
-  ages: {{kind: function, mechanism: bernstein, target: kde, columns: [age],
+  ages: {{kind: function, share: 0.125, mechanism: bernstein, target: kde, columns: [age],
     bandwidth: 0.2, degree: 6, order: 2}}
 publish: {{directory: releases, plots: false, formats: [parquet, csv], name: first}}
 """
@@ -158,6 +162,7 @@ def test_the_package_says_what_the_config_says(bundle: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.system
 def test_frictionless_finds_every_file_in_order(bundle: Path) -> None:
     from frictionless import Package
 
@@ -167,6 +172,7 @@ def test_frictionless_finds_every_file_in_order(bundle: Path) -> None:
     assert len(report.tasks) == len(package_of(bundle)["resources"])
 
 
+@pytest.mark.system
 def test_values_in_parquet_keep_the_schema_too(bundle: Path) -> None:
     """Frictionless reads a null in Parquet as NaN, so it is given the rows."""
     from frictionless import Resource, Schema
@@ -184,6 +190,7 @@ def test_values_in_parquet_keep_the_schema_too(bundle: Path) -> None:
     assert checked > 10
 
 
+@pytest.mark.system
 def test_a_changed_file_is_found_by_frictionless(bundle: Path, tmp_path: Path) -> None:
     from frictionless import Package
 

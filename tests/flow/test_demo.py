@@ -50,18 +50,16 @@ def test_one_that_fails_leaves_no_folder(
 
 
 def test_the_log_of_something_unforeseen_is_kept_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise ValueError("what went wrong")
 
-    (tmp_path / "kept").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "kept"))
     monkeypatch.setattr("statpress.flows.release.check_budget", fail)
     with pytest.raises(InternalError) as caught:
         app([*COMMAND, str(tmp_path / "demo")], exit_on_error=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-    (log,) = (tmp_path / "kept").iterdir()
+    assert [*tmp_path.iterdir()] == [temporary]
+    (log,) = temporary.iterdir()
     assert str(log) in caught.value.next_step and "what went wrong" in log.read_text()
 
 

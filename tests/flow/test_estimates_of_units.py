@@ -21,20 +21,21 @@ from statpress.tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:
-  ages: {kind: table, mechanism: gaussian, columns: [age]}
-  mean_unit: {kind: estimate, statistic: mean, columns: [age], per: unit}
-  mean_record: {kind: estimate, statistic: mean, columns: [age], per: record}
+  ages: {kind: table, share: 0.1, mechanism: gaussian, columns: [age]}
+  mean_unit: {kind: estimate, share: 0.1, statistic: mean, columns: [age], per: unit}
+  mean_record: {kind: estimate, share: 0.1, statistic: mean, columns: [age], per: record}
   count_unit:
-    {kind: estimate, statistic: count, values: [south], columns: [region], per: unit,
+    {kind: estimate, share: 0.1, statistic: count, values: [south], columns: [region], per: unit,
      mechanism: joint_moments}
-  count_record: {kind: estimate, statistic: count, values: [south], columns: [region], per: record}
-  sum_record: {kind: estimate, statistic: sum, columns: [age], per: record}
-  sum_unit: {kind: estimate, statistic: sum, columns: [pay], per: unit,
+  count_record: {kind: estimate, share: 0.1, statistic: count, values: [south],
+    columns: [region], per: record}
+  sum_record: {kind: estimate, share: 0.1, statistic: sum, columns: [age], per: record}
+  sum_unit: {kind: estimate, share: 0.1, statistic: sum, columns: [pay], per: unit,
     total: {lower: 20, upper: 150}}
-  middle: {kind: estimate, statistic: median, columns: [age], per: unit}
-  spread_unit: {kind: estimate, statistic: variance, columns: [age], per: unit,
+  middle: {kind: estimate, share: 0.1, statistic: median, columns: [age], per: unit}
+  spread_unit: {kind: estimate, share: 0.1, statistic: variance, columns: [age], per: unit,
     mechanism: pair_moments}
-  curve: {kind: function, target: kde, columns: [age], per: unit, degree: 5}
+  curve: {kind: function, share: 0.1, target: kde, columns: [age], per: unit, degree: 5}
 """
 
 

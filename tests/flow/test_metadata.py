@@ -44,6 +44,8 @@ from statpress.tasks.release.opened import Release, open_release
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
+pytestmark = pytest.mark.system
+
 SHAPES = Path(__file__).with_name("data") / "dcat_ap_shapes.ttl"
 N = 300
 ODD = ["a, b", 'say "no"', "007", "é 😀", "=1+1", " padded", "true", "NA"]

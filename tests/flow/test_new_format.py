@@ -36,6 +36,13 @@ class Writer:
         pass
 
 
+class Forgetful(Writer):
+    """The same without the first row."""
+
+    def write(self, batch: Any) -> None:
+        super().write(batch.slice(1))
+
+
 def read_lines(path: Path, schema: Any) -> Iterator[Any]:
     options = arrow_json.ParseOptions(explicit_schema=schema)
     yield from arrow_json.read_json(path, parse_options=options).to_batches()
@@ -52,12 +59,13 @@ def models_allow(*names: str) -> None:
 
 
 @pytest.fixture
-def json_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A format ``jsonl``, listed."""
-    monkeypatch.setattr(written, "FORMATS", {**written.FORMATS, "jsonl": JSON_LINES})
+def more_formats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Listed: a format ``jsonl``, and ``lossy``, which loses the first of all rows."""
+    more = {"jsonl": JSON_LINES, "lossy": replace(JSON_LINES, open_writer=Forgetful)}
+    monkeypatch.setattr(written, "FORMATS", {**written.FORMATS, **more})
     known = formats.FORMATS
-    monkeypatch.setattr(formats, "FORMATS", (*known, "jsonl"))
-    models_allow(*known, "jsonl")
+    monkeypatch.setattr(formats, "FORMATS", (*known, *more))
+    models_allow(*known, *more)
     yield
     models_allow(*known)
 
@@ -66,7 +74,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.usefixtures("json_lines")
+@pytest.mark.usefixtures("more_formats")
 def test_a_release_in_a_new_format(agency, tmp_path: Path) -> None:
     agency.replace("formats: [parquet, csv]", "formats: [jsonl, parquet]")
     bundle = agency.run().bundle  # past the gate, which profiles every file
@@ -89,17 +97,9 @@ def test_a_release_in_a_new_format(agency, tmp_path: Path) -> None:
     assert "rounded" in rows(tmp_path / "refined" / "data" / "people.jsonl")[0]
 
 
-@pytest.mark.usefixtures("json_lines")
-def test_a_format_that_loses_rows_is_found_before_the_charge(
-    agency, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agency.replace("formats: [parquet, csv]", "formats: [jsonl]")
-    honest = Writer.write
-
-    def forgetful(self: Any, batch: Any) -> None:
-        honest(self, batch.slice(1))
-
-    monkeypatch.setattr(Writer, "write", forgetful)
-    with pytest.raises(ConfigError, match="cannot be written to jsonl"):
+@pytest.mark.usefixtures("more_formats")
+def test_a_format_that_loses_rows_is_found_before_the_charge(agency) -> None:
+    agency.replace("formats: [parquet, csv]", "formats: [lossy]")
+    with pytest.raises(ConfigError, match="cannot be written to lossy and read back"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import json
@@ -15,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acting import raising, run_acting
 from bad_input import N
 
+from statpress.configs.loading import load
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import (
     InfeasibleBudgetError,
@@ -32,11 +33,12 @@ from statpress.mechanisms.tables.noisy_checks import NoisyChecks
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.release.entropy import generator_of_made_up
+from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
 from statpress.tasks.release.ledger_check import verify_ledger
-from statpress.tasks.release.quality_gates import Between
+from statpress.tasks.release.quality_gates import Between, check_noisily
 from statpress.tasks.release.steps import saying_charged
-from statpress.tasks.source import scanning
+from statpress.tasks.source.aggregates import source_of
+from statpress.tasks.source.scanning import kept_profile, scan_of
 
 
 @pytest.fixture
@@ -210,15 +212,10 @@ def test_an_account_that_wants_noisy_checks_is_charged_for_every_look(noisy: Any
     assert kinds(noisy)[2:] == ["charge", "look", "draw", "refuse"]
 
 
-def test_a_source_that_is_out_of_reach_leaves_the_charge_for_the_same_run(
-    noisy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(*arguments: Any, **named: Any) -> None:
-        raise SourceUnavailableError("The server does not answer.", where="source")
-
-    monkeypatch.setattr(scanning, "scan", gone)
+def test_a_source_that_is_out_of_reach_leaves_the_charge_for_the_same_run(noisy: Any) -> None:
+    gone = SourceUnavailableError("The server does not answer.", where="source")
     with pytest.raises(SourceUnavailableError, match="stays spent"):
-        noisy.run()
+        run_acting(noisy, {"check input": raising(gone)})
     assert kinds(noisy)[1:] == ["charge", "look"] and looks(noisy) == 1
 
 
@@ -232,13 +229,9 @@ def test_a_source_of_another_size_is_outside_too(noisy: Any) -> None:
     assert kinds(noisy)[-2:] == ["refuse", "void"] and looks(noisy) == 1
 
 
-def test_an_interrupted_look_counts(noisy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: Any, **named: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(scanning, "scan", interrupted)
+def test_an_interrupted_look_counts(noisy: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        noisy.run()
+        run_acting(noisy, {"check input": raising(KeyboardInterrupt())})
     assert kinds(noisy)[1:] == ["charge", "look"] and looks(noisy) == 1 and spent(noisy) > 0
 
 
@@ -298,43 +291,37 @@ def of_units(agency: Any) -> Any:
     return agency
 
 
-def judged(agency: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Runs, and gives what the noisy gate was to compare, before the noise."""
-    exact: list[Any] = []
-    honest = NoisyChecks.release
+class Exact:
+    """In place of noisy checks and of the process that judges them: keeps exact figures."""
 
-    def watched(self: Any, counts: Any, rng: Any, progress: Any = None) -> Any:
-        exact.append(counts)
-        return honest(self, counts, rng, progress)
+    margin = 0
 
-    monkeypatch.setattr(NoisyChecks, "release", watched)
-    figures: list[str] = []
-    real = Between.__init__
+    def release(self, counts: Any, noise: Any) -> Any:
+        return counts
 
-    def noted(self: Any, figure: str, least: Any = None, most: Any = None) -> None:
-        figures.append(figure)
-        real(self, figure, least, most)
-
-    monkeypatch.setattr(Between, "__init__", noted)
-    with contextlib.suppress(NoisyGateError):
-        agency.run()
-    names = [
-        name for name in figures if name.split()[0] in ("missing", "outside", "unreadable", "in")
-    ]
-    (counts,) = exact
-    return dict(zip(names, counts.tolist(), strict=False))
+    def meets(self, gate: str, figures: dict[str, int], expectations: list[Between]) -> bool:
+        self.figures = figures
+        return True
 
 
-def test_of_a_unit_no_more_than_its_kept_records_is_compared(
-    of_units: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def judged(agency: Any) -> dict[str, int]:
+    """What the noisy gate compares, before the noise."""
+    release, exact = load(agency.config), Exact()
+    source, plan = source_of(release), release.plan()
+    scan = scan_of(source, release, plan, agency.folder)
+    profile = kept_profile(source, release, scan, folder=agency.folder, key=key_of_choice())
+    check_noisily(cast(Any, exact), release, profile, cast(Any, exact), cast(Any, None))
+    return exact.figures
+
+
+def test_of_a_unit_no_more_than_its_kept_records_is_compared(of_units: Any) -> None:
     """One person with a thousand records in a zero, without a region: three of them count."""
     nulls = pa.nulls(1000, pa.string())
     odd = pa.table({"who": [0] * 1000, "region": nulls, "age": [9] * 1000})
     strange = pa.table({"who": [1] * 500, "region": ["north"] * 500, "age": [9] * 500})
     rest = visits().filter(pa.array(visits()["who"].to_numpy() > 1))
     of_units.write_source(pa.concat_tables([rest, odd, strange]))
-    found = judged(of_units, monkeypatch)
+    found = judged(of_units)
     assert found["missing region"] == 3 and found["in a structural zero"] in (3, 6)
     assert sum(found.values()) <= 9
 

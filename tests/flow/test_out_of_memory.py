@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from acting import DRAWING, raising, run_acting
 
-import statpress.tasks.release.steps
 from statpress.configs.loading import load
 from statpress.flows.cli.plan_command import plan as plan_command
 from statpress.mechanisms.errors import (
@@ -113,19 +113,13 @@ def test_anywhere_else_it_is_named_too(tmp_path: Path) -> None:
     assert "Unable to allocate" in (tmp_path / "run.log").read_text()
 
 
-@pytest.mark.parametrize("step", ["scan_of", "generator"])
-def test_it_is_no_refusal_and_what_was_charged_is_said(
-    agency: Any, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    def short(*_: object, **__: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(statpress.tasks.release.steps, step, short)
+@pytest.mark.parametrize("moment", ["check input", DRAWING])
+def test_it_is_no_refusal_and_what_was_charged_is_said(agency: Any, moment: str) -> None:
     with pytest.raises(OutOfMemoryError) as caught:
-        agency.run()
+        run_acting(agency, {moment: raising(MemoryError())})
     kinds = [entry.kind for entry in agency.entries()]
     assert "refuse" not in kinds
-    charged = step == "generator"
+    charged = moment == DRAWING
     assert ("charge" in kinds) is ("which stays spent" in caught.value.what) is charged
     assert "resources.memory" in caught.value.next_step
 

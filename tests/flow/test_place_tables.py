@@ -17,7 +17,6 @@ from bad_input import N
 from people import RECORD, count_persons, put, put_people
 from prepared import OFFICER
 from requirements import needed
-from victims import InProcess
 
 import statpress
 from statpress.configs.loading import PlannedOrder
@@ -253,10 +252,8 @@ def test_add_remove(places: Any) -> None:
 @pytest.mark.parametrize(
     "fixture", [pytest.param("places", marks=pytest.mark.nightly), "with_records"]
 )
-def test_a_rehearsal_needs_no_source(
-    fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
+@pytest.mark.usefixtures("judged_here")
+def test_a_rehearsal_needs_no_source(fixture: str, request: pytest.FixtureRequest) -> None:
     agency = request.getfixturevalue(fixture)
     agency.source.unlink()
     order = PlannedOrder.of(Order(agency.config))
@@ -284,8 +281,21 @@ def test_bad_places_are_named_and_nothing_is_charged(places: Any, lines: str, pr
     assert places.bundles() == []
 
 
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> dict[Path, int]:
+    """Bytes that are free in some folders and below them, the innermost first; else plenty."""
+    said: dict[Path, int] = {}
+
+    def usage(path: Path) -> SimpleNamespace:
+        own = next((said[each] for each in (path, *path.parents) if each in said), 2**40)
+        return SimpleNamespace(free=own)
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(Path(path)))
+    return said
+
+
 def test_a_disk_without_room_for_the_tables_is_told_before_the_charge(
-    places: Any, monkeypatch: pytest.MonkeyPatch
+    places: Any, free: dict[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drawn and whole numbers lie in files of the run's folder, eight bytes each."""
     monkeypatch.setattr(file_numbers, "IN_MEMORY", 1)
@@ -295,45 +305,33 @@ def test_a_disk_without_room_for_the_tables_is_told_before_the_charge(
     assert files >= 16 * tables.mechanism.rows(n_cells=0)
     values = sum(kind_of(each).publication(each).most_values for each in plan.products)
     bundle = 4 * values * 2 + 2**20
-    work, usage = places.home.root / "work", shutil.disk_usage
-
-    def free(bytes_free: dict[bool, int]) -> Any:
-        def of(path: Path) -> Any:
-            inside = work in (Path(path), *Path(path).parents)
-            return SimpleNamespace(free=bytes_free[inside])
-
-        return of
-
+    work, everywhere = places.home.root / "work", Path("/")
     for little, where in (
-        ({True: files - 1, False: 2**40}, "private folder may need"),
-        ({True: 2**40, False: bundle + files - 1}, "together"),
+        ({work: files - 1}, "private folder may need"),
+        ({work: 2**40, everywhere: bundle + files - 1}, "together"),
     ):
-        monkeypatch.setattr(shutil, "disk_usage", free(little))
+        free.update(little)
         with pytest.raises(OutputNotWritableError, match=f"{where}.*Nothing was charged"):
             places.run()
         assert verify_ledger(places.home).entries == 1
-    monkeypatch.setattr(shutil, "disk_usage", usage)
+    free.clear()
     places.run()
 
 
 def test_a_home_without_room_for_a_bundle_under_review_is_told_before_the_charge(
-    places: Any, monkeypatch: pytest.MonkeyPatch
+    places: Any, free: dict[Path, int]
 ) -> None:
     """It waits for its approval in the home, whatever the publishing directory has free."""
     with Ledger.open(places.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
     places.replace("name: first", "name: first, review: required")
-
-    def of(path: Path) -> Any:
-        inside = places.home.root in (Path(path), *Path(path).parents)
-        return SimpleNamespace(free=2**20 if inside else 2**40)
-
-    monkeypatch.setattr(shutil, "disk_usage", of)
+    free[places.home.root] = 2**20
     with pytest.raises(OutputNotWritableError, match=r"bundle may need.*Nothing was charged"):
         places.run()
     assert verify_ledger(places.home).entries == 2  # the data set and its approvers
 
 
+@pytest.mark.system
 @pytest.mark.nightly
 def test_tables_of_places_in_sdmx_have_a_reference_area(
     places: Any, monkeypatch: pytest.MonkeyPatch
@@ -464,9 +462,14 @@ def places_again(bundle: Path) -> list[str]:
     return [tables.geography.tree.codes[-1][place] for place in found]
 
 
-def test_records_with_places_and_values_within_cells_in_every_format(with_records: Any) -> None:
+@pytest.mark.parametrize(
+    "formats", ["[csv]", pytest.param("[csv, dta, sav]", marks=pytest.mark.system)]
+)
+def test_records_with_places_and_values_within_cells_in_every_format(
+    with_records: Any, formats: str
+) -> None:
     with_records.replace("copies: 2", "copies: 1, within_cells: slope, records: 100")
-    with_records.replace("formats: [parquet, csv]", "formats: [csv, dta, sav]")
+    with_records.replace("formats: [parquet, csv]", f"formats: {formats}")
     bundle = with_records.run().bundle
     verify_bundle(bundle)
     table = pyarrow.csv.read_csv(bundle / "data" / "records.csv").to_pandas()

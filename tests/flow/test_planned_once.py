@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ import pytest
 
 import statpress.configs.loading
 from statpress.flows.cli import app
-from statpress.tasks.private_zone.guards import CuratorLog
 
 
 @pytest.fixture
-def calls(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often configs were read and planned; runs share the session's quality process."""
+def calls(agency: Any, judged_here: None, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often configs were read and planned."""
     counted: Counter[str] = Counter()
 
     def counting(name: str) -> Any:
@@ -31,12 +29,6 @@ def calls(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for name in ("validate", "plan_release"):
         monkeypatch.setattr(statpress.configs.loading, name, counting(name))
-
-    def opened(log: CuratorLog) -> Any:
-        agency.inspector.log = log
-        return nullcontext(agency.inspector)
-
-    monkeypatch.setattr("statpress.flows.runner.Inspector", opened)
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     monkeypatch.chdir(agency.folder)
     return counted

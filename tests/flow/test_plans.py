@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from bad_input import N
 from rich.console import Console
 
-from statpress.configs.loading import load
+from statpress.configs.loading import PlannedOrder, load
+from statpress.configs.order import Order
 from statpress.flows.cli import plan_command as plan_report
 from statpress.mechanisms.accounting.balls import Bounds
 from statpress.mechanisms.errors import (
@@ -165,13 +167,18 @@ def test_bad_plans_say_what_is_wrong_and_charge_nothing(
     assert [entry.kind for entry in opened.entries()] == ["register"]
 
 
-def test_a_guarantee_that_cannot_be_stated_fails_before_the_charge(
-    opened: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unknown = property(lambda self: Bounds(0.0, float("inf")))
-    monkeypatch.setattr(Plan, "epsilon_bounds", unknown)
+class Unstatable(Plan):
+    """A plan whose epsilon is not known."""
+
+    @property
+    def epsilon_bounds(self) -> Bounds:
+        return Bounds(0.0, float("inf"))
+
+
+def test_a_guarantee_that_cannot_be_stated_fails_before_the_charge(opened: Any) -> None:
+    planned = PlannedOrder.of(Order(opened.config))
     with pytest.raises(InternalError):
-        opened.run()
+        opened.run(replace(planned, plan=Unstatable(**vars(planned.plan))))
     assert [entry.kind for entry in opened.entries()] == ["register"]
     assert opened.bundles() == []
 

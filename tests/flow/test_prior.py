@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import shutil
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import time_machine
 
 from statpress.configs.loading import load
 from statpress.mechanisms.domain.domain import Adjacency, Privacy
@@ -219,12 +219,8 @@ def test_columns_may_be_fewer_and_in_another_order(following: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_a_series_carries_the_newest_earlier_period(
-    office: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "statpress.tasks.release.series_periods.today", lambda: datetime.date(2026, 6, 1)
-    )
+@time_machine.travel("2026-06-01T12:00Z")
+def test_a_series_carries_the_newest_earlier_period(office: Any) -> None:
     office.replace(
         "source: {path: data/source.parquet}",
         "series: {name: lfs, carry: prior, period: {by: month, first: 2026-01}, current: PERIOD}\n"

@@ -24,8 +24,9 @@ from statpress.tasks.source import spark
 
 PRODUCTS = """\
 products:
-  wide: {kind: microdata, mechanism: marginals, columns: [age, born, pay], accept: mostly_noise}
-  noisy: {kind: table, mechanism: gaussian, columns: [age], accept: mostly_noise}
+  wide: {kind: microdata, share: 0.5, mechanism: marginals, columns: [age, born, pay],
+    accept: mostly_noise}
+  noisy: {kind: table, share: 0.5, mechanism: gaussian, columns: [age], accept: mostly_noise}
 curator: {report: true}
 """
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acting import run_acting
 from bad_input import N
 from people import RECORD, UNIT, ZEROS, put_people
-from victims import InProcess
 
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
@@ -159,22 +159,14 @@ _RELEASED = {
 def test_after_the_count_nothing_reads_the_size(
     private: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import statpress.flows.release as flow
-
     def unread(self: Any) -> int:
         raise AssertionError("the private size was read")
 
-    draw = flow.draw_records
-
-    def guarded(*arguments: Any) -> Any:
+    def guard() -> None:
         for kind in (ContingencyTable, SpilledColumns):
             monkeypatch.setattr(kind, "n_records", property(unread))
-        drawn = draw(*arguments)
-        monkeypatch.undo()
-        return drawn
 
-    monkeypatch.setattr(flow, "draw_records", guarded)
-    private.run()
+    run_acting(private, {"draw records": guard, "post-process": monkeypatch.undo})
 
 
 @pytest.mark.nightly
@@ -310,8 +302,8 @@ def test_it_is_audited_with_a_unit_more(private: Any, runs: int, epsilon: int) -
     assert all(each.caught and not each.contradicted for each in found)
 
 
-def test_a_rehearsal_is_of_the_same_kind(private: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
+@pytest.mark.usefixtures("judged_here")
+def test_a_rehearsal_is_of_the_same_kind(private: Any) -> None:
     done = run_rehearsal(PlannedOrder.of(Order(private.config)), None, Silent())
     assert stated(done.bundle)["adjacency"] == "add_remove"
 

@@ -9,21 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import time_machine
 
 import statpress.flows.release
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.runner import run_release
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.release.runs import Run
 
 PRODUCTS = """\
 products:
-  people: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [region, age]}
-  ages: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [age], bands: [cells]}
-  mean_age: {accept: mostly_noise, kind: estimate, mechanism: joint_moments,
+  people: {accept: mostly_noise, kind: microdata, share: 0.25, mechanism: bootstrap,
+    columns: [region, age]}
+  ages: {accept: mostly_noise, kind: table, share: 0.25, mechanism: laplace, columns: [age],
+    bands: [cells]}
+  mean_age: {accept: mostly_noise, kind: estimate, share: 0.25, mechanism: joint_moments,
     statistic: mean, columns: [age]}
-  density: {accept: mostly_noise, kind: function, mechanism: bernstein,
+  density: {accept: mostly_noise, kind: function, share: 0.25, mechanism: bernstein,
     target: kde, columns: [age], degree: 4, order: 1}
 """
 RUN = "5e" * 16
@@ -38,6 +40,7 @@ def files(bundle: Path) -> dict[str, bytes]:
     }
 
 
+@time_machine.travel(TIME, tick=False)
 def test_two_private_tables_with_one_draw_give_one_bundle(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,8 +53,6 @@ def test_two_private_tables_with_one_draw_give_one_bundle(
         return drawn.setdefault("first", own)
 
     monkeypatch.setattr("statpress.flows.release.draw_records", draw_records)
-    monkeypatch.setattr("statpress.tasks.ledger.ledger.now", lambda: TIME)
-    monkeypatch.setattr(Run, "created", TIME)
     agency.home.ledger.unlink()
     agency.register()  # at the time that stands still
     agency.replace_products(PRODUCTS)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from acting import full_disk
 from rederiving import rederived
 
 from statpress.configs.loading import load
@@ -317,28 +318,20 @@ def test_nothing_is_overwritten_and_no_bundle_is_touched(bundle: Path, tmp_path:
     verify_bundle(bundle)
 
 
-def test_a_failure_leaves_nothing_behind(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*arguments: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("statpress.tasks.release.refine.write_rows", full)
-    with pytest.raises(OutputNotWritableError, match="No space left"):
-        refine(bundle, tmp_path / "new" / "refined", Options())
+def test_a_failure_leaves_nothing_behind(bundle: Path, tmp_path: Path) -> None:
+    full = pytest.raises(OutputNotWritableError, match="File too large")
+    with full_disk("write tables") as hear, full:
+        refine(bundle, tmp_path / "new" / "refined", Options(), hear)
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_a_place_taken_in_the_meantime_is_left_alone(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slow(*arguments: Any) -> None:
-        (tmp_path / "new" / "refined").mkdir(exist_ok=True)
-        write_rows(*arguments)
+def test_a_place_taken_in_the_meantime_is_left_alone(bundle: Path, tmp_path: Path) -> None:
+    def take(title: str) -> None:
+        if title == "write tables":
+            (tmp_path / "new" / "refined").mkdir(parents=True)
 
-    monkeypatch.setattr("statpress.tasks.release.refine.write_rows", slow)
     with pytest.raises(BundleExistsError):
-        refine(bundle, tmp_path / "new" / "refined", Options())
+        refine(bundle, tmp_path / "new" / "refined", Options(), take)
     assert [path.name for path in (tmp_path / "new").rglob("*")] == ["refined"]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from acting import DRAWING, Acting, raising
 from bad_input import CANARY
-from victims import InProcess
 
 from statpress.configs.loading import PlannedOrder, load
 from statpress.configs.order import Order
@@ -29,7 +28,6 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone.run_context import Silent
-from statpress.tasks.release import made_up
 from statpress.tasks.release.made_up import make_up
 
 CONFIG = """
@@ -61,11 +59,10 @@ RECORDS, UNITS = (
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(
+    tmp_path: Path, judged_here: None, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
     (tmp_path / "private.csv").write_text(
         f"region,age,pay,born,who\n{CANARY},1,2,2000-01-01,{CANARY}"
     )
@@ -151,11 +148,9 @@ def test_every_command_on_a_bundle_refuses_it_by_name(
 
 
 @pytest.fixture(scope="module")
-def rehearsal_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rehearsal_bundle(tmp_path_factory: pytest.TempPathFactory, judged_here: None) -> Path:
     order = PlannedOrder.of(Order(written(tmp_path_factory.mktemp("rehearsed"))))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("statpress.flows.runner.Inspector", InProcess)
-        return run_rehearsal(order, None, Silent()).bundle
+    return run_rehearsal(order, None, Silent()).bundle
 
 
 def test_one_whose_manifest_is_made_that_of_a_release_is_not_whole(rehearsal_bundle: Path) -> None:
@@ -206,15 +201,11 @@ def test_a_column_that_names_the_unit_and_is_released_is_refused(folder: Path) -
         rehearsed(folder, unit=UNITS.replace("who", "age"))
 
 
-def test_the_detail_of_what_fails_stays_where_the_message_says(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> Callable[[], None]:
-        raise ValueError("what went wrong")
-
-    monkeypatch.setattr(made_up, "make_up", fail)
+def test_the_detail_of_what_fails_stays_where_the_message_says(folder: Path) -> None:
+    order = PlannedOrder.of(Order(written(folder)))
+    failing = Acting({DRAWING: raising(ValueError("what went wrong"))})
     with pytest.raises(InternalError) as caught:
-        rehearsed(folder)
+        run_rehearsal(order, None, failing)
     (log,) = (folder / "temporary").iterdir()
     assert str(log) in caught.value.next_step and "what went wrong" in log.read_text()
     assert not list((folder / "rehearsals").iterdir())

@@ -6,8 +6,11 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acting import DRAWING, run_acting
 
-from statpress.configs.loading import load
+from statpress.configs.loading import PlannedOrder, load
+from statpress.configs.order import Order
 from statpress.flows.release import press
 from statpress.mechanisms.errors import (
     BundleVerificationError,
@@ -24,11 +29,10 @@ from statpress.mechanisms.errors import (
     InternalError,
     ReleaseGateError,
 )
+from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.products import publication
-from statpress.tasks.release import steps as pipeline
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 
 
@@ -166,33 +170,28 @@ def test_insecure_seed_repeats_and_is_marked(agency) -> None:
     assert data[0] == data[1] != data[2]
 
 
-def test_release_gate_stops_a_file_that_is_not_as_planned(
-    agency, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest = publication.write_rows
+def rewrite_people(agency, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a file of the bundle before the release gate looks at it."""
+    (path,) = agency.releases.glob(".building-*/data/people.parquet")
+    pq.write_table(change(pq.read_table(path)), path)
 
-    def broken(rows, path: Path, *rest: object, **named: object) -> None:
-        honest(rows, path, *rest, **named)
-        if path.name == "people.parquet":
-            table = pq.read_table(path)
-            pq.write_table(table.slice(1), path)
 
-    monkeypatch.setattr("statpress.tasks.products.publication.write_rows", broken)
+def test_release_gate_stops_a_file_that_is_not_as_planned(agency) -> None:
+    def broken() -> None:
+        rewrite_people(agency, lambda table: table.slice(1))
+
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
-        agency.run()
+        run_acting(agency, {"check release": broken})
     assert agency.bundles() == []
     assert [entry.kind for entry in agency.entries()] == ["register", "look", "charge", "draw"]
 
 
-def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
-    agency, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
+def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(agency) -> None:
+    def broken() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("statpress.tasks.release.steps.generator", broken)
     with pytest.raises(InternalError) as caught:
-        agency.run()
+        run_acting(agency, {DRAWING: broken})
     charge = agency.entries()[2].body
     spent = f"charged epsilon {charge['epsilon']}, delta {charge['delta']}, which stays spent"
     assert spent in caught.value.what and caught.value.what.endswith("; nothing was published.")
@@ -207,36 +206,24 @@ def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
         pytest.param("pay", 48_151_623.42, marks=pytest.mark.nightly),
     ],
 )
-def test_release_gate_finds_a_value_outside_the_domain(
-    agency, monkeypatch: pytest.MonkeyPatch, column: str, value: object
-) -> None:
-    honest = publication.write_rows
+def test_release_gate_finds_a_value_outside_the_domain(agency, column: str, value: object) -> None:
+    def broken(table: pa.Table) -> pa.Table:
+        values = [value, *table[column].to_pylist()[1:]]
+        field = table.schema.field(column)
+        index = table.schema.get_field_index(column)
+        return table.set_column(index, field, pa.array(values, field.type))
 
-    def broken(rows, path: Path, *rest: object, **named: object) -> None:
-        honest(rows, path, *rest, **named)
-        if path.name == "people.parquet":
-            table = pq.read_table(path)
-            values = [value, *table[column].to_pylist()[1:]]
-            index = table.schema.get_field_index(column)
-            field = table.schema.field(column)
-            pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
-
-    monkeypatch.setattr("statpress.tasks.products.publication.write_rows", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
-        agency.run()
+        run_acting(agency, {"check release": partial(rewrite_people, agency, broken)})
     assert agency.bundles() == []
 
 
-def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
-    honest = pipeline.bundle.seal_bundle
-
-    def late(run, release, charge) -> str:
+def test_a_name_taken_during_the_run_loses_nothing(agency) -> None:
+    def take() -> None:
         (agency.releases / "first").mkdir()
         (agency.releases / "first" / "theirs").write_text("x")
-        return honest(run, release, charge)
 
-    monkeypatch.setattr("statpress.tasks.release.steps.bundle.seal_bundle", late)
-    outcome = agency.run()
+    outcome = run_acting(agency, {"publish": take})
     assert outcome.bundle.name == f"first-{outcome.run_id[:8]}"
     verify_bundle(outcome.bundle)
     assert (agency.releases / "first" / "theirs").read_text() == "x"
@@ -256,14 +243,15 @@ def test_verify_against_the_ledger_finds_a_resealed_bundle(pressed, tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monkeypatch) -> None:
+def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency) -> None:
     """The same mechanism on more cells would cost less."""
-    from statpress.mechanisms.planning.plan import Plan
 
-    honest = Plan.describe
-    larger = {"n_cells": str(2**40)}
-    monkeypatch.setattr(Plan, "describe", lambda self: [d | larger for d in honest(self)])
-    outcome = agency.run()
+    class Larger(Plan):
+        def describe(self) -> list[dict[str, str | int]]:
+            return [described | {"n_cells": str(2**40)} for described in super().describe()]
+
+    planned = PlannedOrder.of(Order(agency.config))
+    outcome = agency.run(replace(planned, plan=Larger(**vars(planned.plan))))
     assert verify_ledger(agency.home).entries == 5
     with pytest.raises(BundleVerificationError, match="a table of another size"):
         check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))

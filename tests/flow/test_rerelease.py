@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -322,23 +321,18 @@ def test_what_is_no_bundle_of_this_version_is_not_reprinted(first: Path) -> None
     assert [path.name for path in first.parent.iterdir()] == ["first"]
 
 
-def test_a_bundle_of_a_later_version_is_named_as_such(
-    first: Path, agency, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("statpress.tasks.bundle.manifest.FORMAT", "statpress-bundle/9")
-    reseal(first)
-    monkeypatch.undo()
+def test_a_bundle_of_a_later_version_is_named_as_such(first: Path, agency) -> None:
+    reseal(first, format="statpress-bundle/9")
     for act in (reprint, verify_bundle, lambda bundle: follow(agency, bundle)):
         with pytest.raises(errors.BundleVerificationError, match=r"bundle/9.*does not") as caught:
             act(first)
         assert "version of statpress" in caught.value.next_step
 
 
-def test_a_bundle_of_the_first_form_still_verifies(first: Path, monkeypatch) -> None:
+def test_a_bundle_of_the_first_form_still_verifies(first: Path) -> None:
     manifest = manifest_of(first)
-    monkeypatch.setattr("statpress.tasks.bundle.manifest.FORMAT", "statpress-bundle/1")
-    seal(first, {name: manifest[name] for name in FACTS[:-3]} | {"config_sha256": "a" * 64})
-    monkeypatch.undo()
+    form = {"format": "statpress-bundle/1", "config_sha256": "a" * 64}
+    seal(first, {name: manifest[name] for name in FACTS[:-3]} | form)
     assert verify_bundle(first)["format"] == "statpress-bundle/1"
 
 
@@ -508,18 +502,14 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
 # --- the command, and the deployed flow --------------------------------------------
 
 
+@pytest.mark.usefixtures("judged_here")
 def test_the_command_in_its_three_ways(
     first: Path, agency, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def opened(log: CuratorLog) -> Any:
-        agency.inspector.log = log
-        return nullcontext(agency.inspector)
-
     def statpress(*arguments: str) -> Any:
         app([*arguments, "--json"], exit_on_error=False)
         return json.loads(capsys.readouterr().out)
 
-    monkeypatch.setattr("statpress.flows.runner.Inspector", opened)
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     monkeypatch.chdir(agency.folder)
     bundle, original = str(first), manifest_of(first)["seal"]

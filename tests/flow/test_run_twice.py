@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
-from cuts import cut_off_at
+from acting import DRAWING, Acting, raising, refuse_publications, run_acting
 
-from statpress.configs.loading import load
-from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
-from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.configs.loading import PlannedOrder, load
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
+from statpress.mechanisms.errors import (
+    BundleVerificationError,
+    InternalError,
+    LedgerError,
+    StatpressError,
+)
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.bundle.manifest import seal, verify_bundle
 from statpress.tasks.ledger.entries import Loss
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, recomputed, verify_ledger
 from statpress.tasks.release.review import note_bundle
 
@@ -22,11 +34,14 @@ def kinds(agency: Any) -> list[str]:
     return [entry.kind for entry in agency.entries()]
 
 
-def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cut_off_at("statpress.flows.release.draw_records"):
-        agency.run()
+def cut_off(agency: Any, moment: str) -> None:
+    """Run until this moment, at which the run breaks."""
+    with pytest.raises(InternalError):
+        run_acting(agency, {moment: raising(ArithmeticError())})
+
+
+def test_a_run_cut_before_it_drew_goes_on_with_its_charge(agency: Any) -> None:
+    cut_off(agency, "draw records")
     assert kinds(agency) == ["register", "look", "charge"]
     outcome = agency.run_again()
     assert kinds(agency) == ["register", "look", "charge", "look", "draw", "publish"]
@@ -34,11 +49,8 @@ def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
     check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))
 
 
-def test_a_run_cut_while_it_drew_never_draws_again(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cut_off_at("statpress.tasks.release.steps.generator"):
-        agency.run()
+def test_a_run_cut_while_it_drew_never_draws_again(agency: Any) -> None:
+    cut_off(agency, DRAWING)
     assert kinds(agency) == ["register", "look", "charge", "draw"]
     with pytest.raises(LedgerError, match="may have drawn"):
         agency.run_again()
@@ -50,11 +62,8 @@ def test_a_run_cut_while_it_drew_never_draws_again(
     assert agency.bundles() == []
 
 
-def test_a_run_whose_charge_is_void_never_draws(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cut_off_at("statpress.flows.release.draw_records"):
-        agency.run()
+def test_a_run_whose_charge_is_void_never_draws(agency: Any) -> None:
+    cut_off(agency, "draw records")
     run_id = agency.inspector.log.run_id
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.void(run_id=run_id, dataset="testdata", reason="its worker is gone")
@@ -65,42 +74,36 @@ def test_a_run_whose_charge_is_void_never_draws(
     assert agency.run().run_id != run_id  # a new run is another matter
 
 
-def test_void_between_charge_and_draw_stops_the_run(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import statpress.flows.release
+def test_void_between_charge_and_draw_stops_the_run(agency: Any) -> None:
+    def void() -> None:
+        with Ledger.open(agency.home.ledger) as ledger:
+            run_id = agency.inspector.log.run_id
+            ledger.void(run_id=run_id, dataset="testdata", reason="the officer was faster")
 
-    honest, drawn = statpress.flows.release.draw_records, []
-
-    def too_late(run: Any, *rest: Any) -> Any:
-        with Ledger.open(run.home.ledger) as ledger:
-            ledger.void(run_id=run.run_id, dataset="testdata", reason="the officer was faster")
-        return honest(run, *rest)
-
-    monkeypatch.setattr("statpress.tasks.release.steps.generator", lambda *a, **k: drawn.append(a))
-    monkeypatch.setattr("statpress.flows.release.draw_records", too_late)
+    drawn: list[bool] = []
+    agency.inspector.log = CuratorLog(agency.home.folder("curator"), new_run_id())
+    context = agency.context()
+    context.listener = Acting({"draw records": void, DRAWING: lambda: drawn.append(True)})
     with pytest.raises(LedgerError, match="void"):
-        agency.run()
-    assert drawn == []
-    assert agency.bundles() == []
+        run_release(context, Order(agency.config))
+    assert kinds(agency) == ["register", "look", "charge", "void"]
+    assert drawn == [] and agency.bundles() == []
 
 
-def test_a_bundle_the_ledger_missed_can_be_noted_later(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest = Ledger.publish
-
-    def unavailable(*_: Any, **__: Any) -> None:
-        raise LedgerError("The server is gone.", where="here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "publish", unavailable)
-        with pytest.raises(LedgerError, match="ledger note"):
-            agency.run()
+def test_a_bundle_the_ledger_missed_can_be_noted_later(agency: Any, tmp_path: Path) -> None:
+    """The ledger cannot take the entry of the publication; nor is a forged bundle noted."""
+    with pytest.raises(StatpressError, match=r"whole at.*ledger note"):
+        run_acting(agency, {"publish": lambda: refuse_publications(agency.home)})
+    refuse_publications(agency.home, refuse=False)
     (bundle,) = agency.bundles()
-    assert Ledger.publish is honest
     with pytest.raises(BundleVerificationError, match="never noted"):
         check_bundle(agency.home, bundle, verify_bundle(bundle))
+    forged = shutil.copytree(bundle, tmp_path / "forged" / "first")
+    manifest = verify_bundle(forged)
+    (forged / "data" / "people.csv").write_text("forged")
+    seal(forged, {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")})
+    with pytest.raises(BundleVerificationError, match="never noted"):
+        check_bundle(agency.home, forged, verify_bundle(forged))
     entry = note_bundle(agency.home, bundle)
     assert note_bundle(agency.home, bundle) == entry
     check_bundle(agency.home, bundle, verify_bundle(bundle))
@@ -181,16 +184,13 @@ def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(age
     ],
 )
 def test_a_charge_that_verify_would_refuse_is_refused_before_it_is_made(
-    agency: Any, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
+    agency: Any, changes: dict[str, Any], said: str
 ) -> None:
-    from statpress.mechanisms.planning.plan import PlannedProduct
+    class Understated(Plan):
+        def describe(self) -> list[dict[str, str | int]]:
+            return [described | changes for described in super().describe()]
 
-    honest = PlannedProduct.describe
-
-    def understated(self: Any, privacy: Any) -> Any:
-        return {**honest(self, privacy), **changes}
-
-    monkeypatch.setattr(PlannedProduct, "describe", understated)
+    planned = PlannedOrder.of(Order(agency.config))
     with pytest.raises(LedgerError, match=said):
-        agency.run()
+        agency.run(replace(planned, plan=Understated(**vars(planned.plan))))
     assert kinds(agency) == ["register"]

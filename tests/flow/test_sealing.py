@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuts import cut_off_at
+from acting import DRAWING, raising, run_acting
 
+from statpress.configs.loading import load
 from statpress.flows.cli import ledger_commands
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import InternalError
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import (
     BETWEEN_STEPS,
@@ -33,6 +35,7 @@ from statpress.tasks.private_zone.guards import (
 )
 from statpress.tasks.release.ledger_check import read_account
 from statpress.tasks.source import scanning
+from statpress.tasks.source.aggregates import source_of
 
 ROOT = Path(__file__).parents[2]
 PRIVATE_TYPES = {"ContingencyTable", "Run", "Scan", "SourceProfile"}
@@ -111,13 +114,12 @@ def test_a_table_is_never_pickled() -> None:
             pickle.dumps(table, protocol)
 
 
-def test_modes_and_spill_files_under_the_widest_umask(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest, seen = scanning.scan, {}
+def test_modes_and_spill_files_under_the_widest_umask(agency: Any) -> None:
+    seen: dict[str, Any] = {}
 
-    def looking(source: Any, domain: Any, joint: Any, *, scratch: Path) -> Any:
-        with scanning.open_source(source, scratch=scratch) as opened:
+    def look() -> None:
+        (scratch,) = (agency.home.root / "work").iterdir()
+        with scanning.open_source(source_of(load(agency.config)), scratch=scratch) as opened:
             engine = opened.table.get_backend().con
             query = "SELECT current_setting('temp_directory')"
             seen["spills to"] = engine.execute(query).fetchone()[0]
@@ -125,12 +127,10 @@ def test_modes_and_spill_files_under_the_widest_umask(
         seen["root"] = stat.S_IMODE(scratch.parent.stat().st_mode)
         seen["log"] = stat.S_IMODE(agency.inspector.log.path.stat().st_mode)
         seen["scratch"] = str(scratch)
-        return honest(source, domain, joint, scratch=scratch)
 
-    monkeypatch.setattr("statpress.tasks.source.scanning.scan", looking)
     before = os.umask(0)
     try:
-        agency.run()
+        run_acting(agency, {"check input": look})
     finally:
         os.umask(before)
     assert seen["spills to"] == seen["scratch"]
@@ -227,11 +227,9 @@ def test_two_runs_in_one_process_never_open_each_others_channels(
     assert capfd.readouterr().out == "public"
 
 
-def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cut_off_at("statpress.tasks.release.steps.generator"):
-        agency.run()
+def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(agency: Any) -> None:
+    with pytest.raises(InternalError):
+        run_acting(agency, {DRAWING: raising(ArithmeticError())})
     run_id = agency.inspector.log.run_id
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         account = ledger.account("testdata")

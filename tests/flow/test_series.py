@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from acting import Acting, raising, refuse_publications
 from bad_input import N
-from cuts import cut_off_at
 from monthly import Office
-from victims import InProcess
 
 from statpress.configs.loading import load
 from statpress.configs.order import Order, from_options
@@ -27,6 +27,7 @@ from statpress.mechanisms.errors import (
     RereleaseError,
     SourceError,
     SourceNotFoundError,
+    StatpressError,
 )
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.accounts import Status
@@ -129,23 +130,25 @@ def test_a_period_that_is_released_is_not_released_again(office: Office) -> None
     assert office.kinds() == before and len(office.bundles()["2026-01"]) == 1
 
 
-def test_a_cut_before_the_draw_goes_on_with_its_charge(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def cut_off(office: Office, step: str, act: Callable[[], object] | None = None) -> None:
+    """Release the first month until a step, at which the run breaks, or the act breaks it."""
+    order = Order(office.agency.config).at_period("2026-01")
+    listener = Acting({step: act or raising(ArithmeticError())})
+    with pytest.raises(StatpressError):
+        run_release(office.context(listener), order)
+
+
+def test_a_cut_before_the_draw_goes_on_with_its_charge(office: Office) -> None:
     office.deliver("2026-01", "2026-02")
-    with cut_off_at("statpress.flows.release.draw_records"):
-        office.release_due()
+    cut_off(office, "draw records")
     released, _, _ = office.release_due()
     assert released == ["2026-01", "2026-02"]
     assert office.kinds().count("charge") == 2
 
 
-def test_a_cut_after_the_draw_leaves_the_next_period_unharmed(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_after_the_draw_leaves_the_next_period_unharmed(office: Office) -> None:
     office.deliver("2026-01", "2026-02")
-    with cut_off_at("statpress.flows.release.write_products"):
-        office.release_due()
+    cut_off(office, "write bundle")
     released, _, said = office.release_due()
     assert released == ["2026-02"]
     assert "2026-01 was charged and not published" in said[0]
@@ -163,12 +166,10 @@ def test_a_cut_after_the_draw_leaves_the_next_period_unharmed(
     verify_ledger(office.agency.home)
 
 
-def test_a_bundle_that_the_ledger_missed_is_not_made_again(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_that_the_ledger_missed_is_not_made_again(office: Office) -> None:
     office.deliver("2026-01")
-    with cut_off_at("statpress.tasks.ledger.ledger.Ledger.publish"):
-        office.release("2026-01")
+    cut_off(office, "publish", lambda: refuse_publications(office.agency.home))
+    refuse_publications(office.agency.home, refuse=False)
     (bundle,) = office.bundles()["2026-01"]
     with pytest.raises(PeriodError, match="did not note it"):
         office.release("2026-01", again=True)
@@ -177,12 +178,9 @@ def test_a_bundle_that_the_ledger_missed_is_not_made_again(
     assert office.release("2026-01").bundle == bundle
 
 
-def test_a_charge_that_is_given_back_is_made_anew(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_charge_that_is_given_back_is_made_anew(office: Office) -> None:
     office.deliver("2026-01")
-    with cut_off_at("statpress.flows.release.draw_records"):
-        office.release("2026-01")
+    cut_off(office, "draw records")
     (charge,) = (entry for entry in office.agency.entries() if entry.kind == "charge")
     with Ledger.open(office.agency.home.ledger) as ledger:
         ledger.void(run_id=charge.body["run_id"], dataset="testdata", reason="another config")
@@ -392,9 +390,8 @@ def test_a_test_with_a_known_seed_releases_no_period(office: Office) -> None:
 
 
 def test_the_commands(
-    office: Office, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    office: Office, judged_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("statpress.flows.runner.Inspector", InProcess)
     office.deliver("2026-01", "2026-03")
     config, home = office.agency.config, office.agency.home.root
     assert validate(config).facts()["valid"]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import Acting, full_disk, refuse_publications
 from bad_input import CANARY, N
-from cuts import cut_off_at
 from monthly import Office
 from requirements import needed
 
@@ -25,14 +25,18 @@ from statpress.configs.loading import load_order
 from statpress.configs.order import Order
 from statpress.flows.cli.bundle_commands import series as series_command
 from statpress.flows.runner import run_publication, run_release
-from statpress.mechanisms.errors import BundleVerificationError, ConfigError, OutputNotWritableError
+from statpress.mechanisms.errors import (
+    BundleVerificationError,
+    ConfigError,
+    LedgerError,
+    OutputNotWritableError,
+)
 from statpress.tasks.bundle.manifest import seal
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.review import decide, note_bundle
 from statpress.tasks.release.succession import propose
-from statpress.tasks.report import series_page
 from statpress.tasks.report.series_data import COLUMNS, KEYS, SeriesData
 from statpress.tasks.report.series_page import PAGE, write_series
 
@@ -47,7 +51,7 @@ products:
     share: 0.4, title: Regions by age}
   income: {accept: mostly_noise, kind: estimate, statistic: mean, columns: [pay], share: 0.2,
     title: Income}
-publish: {directory: releases, plots: false, formats: [csv], sdmx: true}
+publish: {directory: releases, plots: false, formats: [csv]}
 """
 
 
@@ -68,22 +72,27 @@ def describe(agency: Any) -> None:
     )
 
 
+def released(agency: Any, patch: pytest.MonkeyPatch, publish: str = "") -> Office:
+    """A series with a gap and a changed definition."""
+    office = Office(agency, patch).on("2026-12-11")
+    describe(agency)
+    agency.replace("formats: [csv]", f"formats: [csv]{publish}")
+    grown = [("no", "yes", None)[i % 5 % 3] for i in range(N)]
+    office.table = office.table.append_column("grown", [grown])
+    office.deliver(*MONTHS)
+    for month in MONTHS:
+        if month == LATE:
+            agency.replace("[north, south]", "[north, south, east]")
+            agency.replace("plots: false, ", "")
+        office.release(month)
+    return office
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, founded: Callable[..., Any]) -> Iterator[Office]:
-    """A series with a gap and a changed definition; its last release draws the page's pictures."""
+    """A series whose last release draws the page's pictures."""
     with pytest.MonkeyPatch.context() as patch:
-        agency = founded(tmp_path_factory.mktemp("series"))
-        office = Office(agency, patch).on("2026-12-11")
-        describe(agency)
-        grown = [("no", "yes", None)[i % 5 % 3] for i in range(N)]
-        office.table = office.table.append_column("grown", [grown])
-        office.deliver(*MONTHS)
-        for month in MONTHS:
-            if month == LATE:
-                agency.replace("[north, south]", "[north, south, east]")
-                agency.replace("plots: false, ", "")
-            office.release(month)
-        yield office
+        yield released(founded(tmp_path_factory.mktemp("series")), patch)
 
 
 @pytest.fixture
@@ -317,19 +326,28 @@ def test_files_are_what_their_descriptions_say(made: Office) -> None:
     keys = [tuple(row[key] for key in ("period", *KEYS)) for row in rows_of(made)]
     assert len(keys) == len(set(keys))
     assert all((folder / each["path"]).is_file() for each in package["resources"])
+
+
+@pytest.mark.system
+def test_frictionless_finds_the_files_in_order(made: Office) -> None:
     needed("frictionless")
     from frictionless import Package
 
+    folder = folder_of(made)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         report = Package("datapackage.json").validate()
     assert report.valid, report.flatten(["rowNumber", "fieldNumber", "type", "note"])
 
 
-def test_sdmx_validates_and_has_the_same_figures(made: Office) -> None:
+@pytest.mark.system
+def test_sdmx_validates_and_has_the_same_figures(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needed("pysdmx")
     from pysdmx.io import get_datasets, read_sdmx
 
+    made = released(agency, monkeypatch, ", sdmx: true")
     folder = folder_of(made)
     structure = folder / "series_structure.xml"
     read_sdmx(structure, validate=True)  # against the XML schemas of SDMX 3.0
@@ -362,9 +380,7 @@ def test_the_same_bundles_give_the_same_files_and_nothing_private(office: Office
         return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
     first = files()
-    assert sorted(first) == [
-        "datapackage.json", "series.csv", "series.html", "series_sdmx.csv", "series_structure.xml",
-    ]  # fmt: skip
+    assert sorted(first) == ["datapackage.json", "series.csv", "series.html"]
     shutil.rmtree(office.agency.home.root)  # neither ledger nor source
     shutil.rmtree(office.agency.folder / "data")
     for name in first:
@@ -435,8 +451,10 @@ def test_a_bundle_that_is_noted_later_is_on_the_page(
     office = Office(agency, monkeypatch).on("2026-05-11")
     office.deliver("2026-01")
 
-    with cut_off_at("statpress.tasks.ledger.ledger.Ledger.publish"):
-        office.release("2026-01")
+    acting = Acting({"publish": lambda: refuse_publications(agency.home)})
+    with pytest.raises(LedgerError, match="not noted in the ledger"):
+        run_release(office.context(acting), Order(agency.config).at_period("2026-01"))
+    refuse_publications(agency.home, refuse=False)
     (bundle,) = office.bundles()["2026-01"]
     assert not (folder_of(office) / PAGE).exists()
     assert "page" not in note(bundle, home=agency.home.root).facts()
@@ -444,15 +462,12 @@ def test_a_bundle_that_is_noted_later_is_on_the_page(
     note_bundle(agency.home, bundle)
 
 
-def test_whoever_holds_the_lock_cannot_hold_up_releases(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(series_page, "_PATIENCE", 0.2)
+def test_whoever_holds_the_lock_cannot_hold_up_releases(office: Office) -> None:
     folder = folder_of(office)
     descriptor = os.open(folder, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(OutputNotWritableError, match="keeps the folder locked"):
-        write_series(folder)
+        write_series(folder, patience=0.2)
     os.close(descriptor)
     write_series(folder)
 
@@ -473,15 +488,12 @@ def test_processes_that_publish_at_once_write_one_after_the_other(office: Office
 
 
 def test_what_cannot_be_written_leaves_the_page_as_it_was(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: Office,
 ) -> None:
     before = page_of(office)
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("statpress.tasks.private_zone.folders.os.replace", full)
-    with pytest.raises(Exception, match="cannot be written \\(No space left on device\\)"):
+    full = pytest.raises(OutputNotWritableError, match=r"cannot be written \(File too large\)")
+    with full_disk("write") as hear, full:
+        hear("write")
         write_series(folder_of(office))
     assert page_of(office) == before
 

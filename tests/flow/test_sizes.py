@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acting import raising, run_acting
 from bad_input import N
 from people import RECORD, UNIT, put_people
 
@@ -147,16 +148,11 @@ def test_noisy_gates_are_charged_for_the_counted_size(unsized: Any) -> None:
     assert own[2].body["n_records"] == N
 
 
-def test_a_charged_run_keeps_its_size(unsized: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charged_run_keeps_its_size(unsized: Any) -> None:
     """What was charged is for that size, so another source stops the run that is repeated."""
     unsized.replace("publish:", "gate: {noise: true}\npublish:")
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "statpress.flows.release.record_look",
-            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
-        )
-        with pytest.raises(KeyboardInterrupt):
-            unsized.run()
+    with pytest.raises(KeyboardInterrupt):
+        run_acting(unsized, {"record look": raising(KeyboardInterrupt())})
     unsized.write_source(pq.read_table(unsized.source).slice(1))
     with pytest.raises(QualityGateError):
         unsized.run_again()

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acting import raising, run_acting
 from prepared import OFFICER
 from published import Publisher
+from requirements import needed
 from victims import InProcess
 
 import statpress.tasks.release.curator_report
@@ -32,7 +34,9 @@ TARGETS = "targets: [{s3: s3://bucket/a}, {s3: s3://bucket/b}]"
 
 
 class Folders:
-    """Targets that are folders of this machine; some do not work."""
+    """Targets that are folders of this machine; some do not work, or are interrupted."""
+
+    interruption: BaseException | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.broken, self.order = folder, set[str](), list[str]()
@@ -56,6 +60,8 @@ class Folder:
         return {path.relative_to(self.root).as_posix(): path.stat().st_size for path in files}
 
     def read(self, path: str) -> Iterator[bytes]:
+        if self.all.interruption is not None:
+            raise self.all.interruption
         yield (self.root / path).read_bytes()
 
     def write(self, path: str) -> None:
@@ -137,20 +143,16 @@ def test_a_published_run_that_is_told_to_end_says_what_is_left_to_upload(
     folders: Folders,
     interruption: Callable[[], BaseException],
     moment: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupted(*_: Any) -> None:
-        raise interruption()
-
-    report = moment == "in the curator's report"
-    with monkeypatch.context() as patch:
-        if report:
-            patch.setattr(statpress.tasks.release.curator_report, "true_errors", interrupted)
-            releasing.replace("publish:", "curator: {report: true}\npublish:")
-        else:
-            patch.setattr(Folder, "read", interrupted)
-        with pytest.raises(UploadError, match="told to end before all uploads were done") as ended:
-            releasing.run()
+    report, acts = moment == "in the curator's report", {}
+    if report:
+        acts = {"report to curator": raising(interruption())}
+        releasing.replace("publish:", "curator: {report: true}\npublish:")
+    else:
+        folders.interruption = interruption()
+    with pytest.raises(UploadError, match="told to end before all uploads were done") as ended:
+        run_acting(releasing, acts)
+    folders.interruption = None
     bundle = releasing.releases / "first"
     assert f"statpress upload {bundle}" in str(ended.value)
     assert ended.value.__cause__ is None and ended.value.__context__ is None
@@ -186,10 +188,11 @@ def test_a_reviewed_release_is_uploaded_after_its_approval(
     verify_bundle(folders.folder / "b" / "first")
 
 
+@pytest.mark.system
 def test_nothing_is_charged_where_an_upload_could_not_begin(
     releasing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ckanapi")
+    needed("ckanapi")
     monkeypatch.delenv("CKAN_API_TOKEN", raising=False)
     monkeypatch.delenv("CKAN_API_TOKEN_FILE", raising=False)
     releasing.replace(TARGETS, "targets: [{ckan: 'https://portal.example', organization: agency}]")

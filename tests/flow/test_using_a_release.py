@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from requirements import needed
 from survey import survey
 
 import statpress
@@ -162,12 +162,18 @@ def test_figures_are_near_those_of_the_confidential_records(bundle: Path) -> Non
     assert shares.groupby("female")["estimate"].sum().tolist() == pytest.approx([1, 1])
 
 
-def test_records_come_in_three_kinds_of_frames(bundle: Path) -> None:
+@pytest.mark.system
+def test_records_come_in_a_frame_of_polars(bundle: Path) -> None:
+    polars = needed("polars")
+    records = statpress.open(bundle).microdata(as_="polars")
+    assert isinstance(records, polars.DataFrame) and len(records) == 17_137
+
+
+def test_records_come_in_two_kinds_of_frames(bundle: Path) -> None:
     release = statpress.open(bundle)
     frame = release.microdata()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 17_137
-    assert isinstance(release.microdata(as_="polars"), polars.DataFrame)
     assert release.microdata(as_="arrow").num_rows == 17_137
     assert isinstance(release.microdata(as_="arrow"), pa.Table)
     assert frame["region"].dtype == "category"

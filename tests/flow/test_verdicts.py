@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import nullcontext
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from monthly import Heard
 
 from statpress.configs.loading import load
+from statpress.configs.order import Order
 from statpress.flows.cli import app, plan_command
 from statpress.flows.cli import release_commands as commands
 from statpress.flows.cli.rerelease_command import proposal_report
+from statpress.flows.runner import run_release
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
@@ -24,49 +26,29 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.release.succession import propose
 
 ACCEPT = "accept: mostly_noise"
 
 
+@pytest.mark.usefixtures("judged_here")
 def test_a_wrong_place_is_found_before_a_run_starts(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def started(*_: object, **__: object) -> None:
         pytest.fail("the run was started")
 
-    def refused(kind: type[StatpressError]) -> None:
+    def refused(kind: type[StatpressError], home: Path = agency.home.root) -> None:
         with pytest.raises(kind):
-            app(["run", str(agency.config)], exit_on_error=False)
+            app(["run", str(agency.config), "--home", str(home)], exit_on_error=False)
 
-    context = SimpleNamespace(home=agency.home)
     monkeypatch.setattr("statpress.flows.runner.run_release", started)
-    monkeypatch.setattr(
-        "statpress.flows.runner.open_context", lambda *_, **__: nullcontext(context)
-    )
     (agency.releases / "first").mkdir(parents=True)
     refused(BundleExistsError)
     agency.source.rename(agency.folder / "elsewhere")
     refused(SourceNotFoundError)
-    context.home = Home(agency.folder / "none")
-    refused(LedgerUnavailableError)
-
-
-class Listener:
-    """Who is told of a run."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def notify(self, text: str) -> None:
-        self.said.append(text)
-
-    def announce(self, title: str) -> None:
-        pass
-
-    def advance(self, records: int) -> None:
-        pass
+    refused(LedgerUnavailableError, agency.folder / "none")
 
 
 def refusing(agency: Any) -> None:
@@ -94,17 +76,11 @@ def test_a_run_stops_before_the_charge_and_says_why(agency: Any) -> None:
 def test_what_is_accepted_is_said_in_the_bundle_and_to_people(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener = Listener()
-    context = type(agency).context
-
-    def watched(self: Any, *given: Any) -> Any:
-        made = context(self, *given)
-        made.listener = listener
-        return made
-
-    monkeypatch.setattr(type(agency), "context", watched)
-    bundle = agency.run().bundle
-    assert sum("The config accepts that" in text for text in listener.said) == 2
+    agency.inspector.log = CuratorLog(agency.home.folder("curator"), new_run_id())
+    context = agency.context()
+    context.listener = heard = Heard()
+    bundle = run_release(context, Order(agency.config)).bundle
+    assert sum("The config accepts that" in text for text in heard.texts) == 2
     verify_bundle(bundle)
     stated = json.loads((bundle / "privacy.json").read_text())
     for product in stated["products"].values():

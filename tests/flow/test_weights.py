@@ -40,7 +40,6 @@ def opened(agency: Any) -> Any:
     """The agency with weights and public totals, in files, at a budget that leaves every cell."""
     column = "  visits: {type: integer, lower: 0, upper: 3}\n"
     agency.replace_products(column + WEIGHTED)
-    agency.replace("formats: [parquet, csv]", "formats: [parquet, csv, dta, sav]")
     agency.replace("epsilon: 1.0, delta: 1.0e-6", "epsilon: 20, delta: 1.0e-6")
     agency.amend(epsilon="100", delta="1e-4")
     put(agency, "visits", [i % 4 for i in range(N)])
@@ -134,9 +133,11 @@ def test_unweighted_releases_have_no_weighted_figures(agency: Any) -> None:
         release.mean("pay", weight=True)
 
 
-def test_stata_and_spss_have_the_weight(pressed: Any) -> None:
+@pytest.mark.system
+def test_stata_and_spss_have_the_weight(weighted: Any) -> None:
     pyreadstat = needed("pyreadstat")
-    bundle = pressed.bundle
+    weighted.replace("formats: [parquet, csv]", "formats: [csv, dta, sav]")
+    bundle = weighted.run().bundle
     csv = statpress.open(bundle).microdata()
     for suffix, read in (("dta", pyreadstat.read_dta), ("sav", pyreadstat.read_sav)):
         frame, meta = read(bundle / "data" / f"wide.{suffix}")
