@@ -26,7 +26,7 @@ NOON = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
 """When tests with that seed begin; with another it may be any second of four years from there."""
 
 WITH_SERVERS = "tests/system/"
-"""Tests whose servers have the machine's clock, as then they have."""
+"""Tests that have the machine's clock, as their servers do; so have those marked ``system``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,7 +71,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     name = f"{base_seed(item.config)}/{item.nodeid}"
     STREAMS.begin(name)
-    CLOCK.shift(0 if item.nodeid.startswith(WITH_SERVERS) else item.config.stash[AHEAD])
+    served = item.nodeid.startswith(WITH_SERVERS) or item.get_closest_marker("system")
+    CLOCK.shift(0 if served else item.config.stash[AHEAD])
     function = getattr(item, "function", None)
     if is_hypothesis_test(function):
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
@@ -88,10 +89,14 @@ def pytest_fixture_setup(
     where = request.node.nodeid if fixturedef.scope == "module" else fixturedef.baseid
     name = f"{base_seed(request.config)}/{where}/{fixturedef.argname}/{_parameter(request)}"
     before = STREAMS.name, STREAMS.root, STREAMS.getstate()
+    clock = CLOCK.ahead
     STREAMS.begin(name)
+    if fixturedef.scope == "session":  # its tests' clocks are none of them behind
+        CLOCK.shift(min(0, request.config.stash[AHEAD]))
     try:
         return (yield)
     finally:
+        CLOCK.shift(clock)
         STREAMS.begin(*before[:2])
         STREAMS.setstate(before[2])
 
