@@ -14,8 +14,6 @@ from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss, SubsampleLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import Account
 from statpress.mechanisms.errors import RecordsError
-from statpress.mechanisms.estimates import dp_bootstrap as bootstrap_replicates
-from statpress.mechanisms.estimates import statistics as bounded_statistics
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates, paper_mu_squared
 from statpress.mechanisms.estimates.resampling_noise import (
     CalibratedWidth,
@@ -76,10 +74,10 @@ def test_sums_that_doubles_cannot_hold_are_refused() -> None:
     assert abs(F(plain) - exact / 2000) < noise.step / 2
 
 
-def test_sums_by_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_by_blocks_are_those_of_the_whole() -> None:
     rng = np.random.default_rng(1)
-    weights, columns = rng.poisson(1, (3, 1000)), rng.random((1000, 2))
-    monkeypatch.setattr(bounded_statistics, "_BLOCK", 50)
+    n = 50_000  # of three rows, more than twice what a block has
+    weights, columns = rng.poisson(1, (3, n)), rng.random((n, 2))
     for row, mean, covariance in zip(
         weights,
         Mean().evaluate(weights, columns),
@@ -113,13 +111,12 @@ def test_strict_and_paper_replicates_say_what_they_cost() -> None:
     assert paper.noise.mu_squared <= paper_mu_squared(F(1), 50)
 
 
-def test_replicates_of_a_vector_on_weighted_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap_replicates, "_CHUNK", 300)  # several chunks
+def test_replicates_of_a_vector_on_weighted_cells() -> None:
     counts, columns = np.array([400, 300, 300]), np.array([[0.0, 0.2], [0.5, 1.0], [1.0, 0.4]])
     made = BootstrapReplicates.calibrate(
         Covariance(), ((1.0, 1e-6),), n_records=1000, replicates=400
     )
-    values = made.release(counts, columns, seeded())
+    values = made.release(counts, columns, seeded(), chunk=300)  # several chunks
     drawn = np.repeat(columns, counts, axis=0)
     u, v = (drawn - drawn.mean(axis=0)).T
     spread = np.var(u * v) / 1000 + made.noise.sigma**2

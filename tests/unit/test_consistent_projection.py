@@ -11,7 +11,6 @@ from scipy.optimize import nnls
 
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.postprocessing import consistency as consistent_projection
 from statpress.mechanisms.postprocessing.consistency import (
     NoisyTable,
     disagreement,
@@ -109,13 +108,12 @@ def test_one_table_is_the_projection_onto_the_simplex() -> None:
     )
 
 
-def test_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges() -> None:
     tables = made(["ab", "bc"], 1)
     assert project_consistently([], total=1.0) == []
     assert [x.tolist() for x in project_consistently(tables, total=0.0)] == [
         np.zeros_like(t.estimates).tolist() for t in tables
     ]
-    monkeypatch.setattr(consistent_projection, "_MOST_STEPS", 1)  # then it is still a table
-    found = project_consistently(tables, total=25.0)
+    found = project_consistently(tables, total=25.0, most_steps=1)  # it is still a table
     assert [x.sum() for x in found] == pytest.approx([25.0] * 2)
     assert min(x.min() for x in found) >= 0

@@ -208,14 +208,11 @@ def test_one_cell_costs_nothing_and_is_released() -> None:
         assert mechanism.release(sparse_table(domain(1), [8]), rng).n_records == mechanism.records
 
 
-def test_many_draws_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from statpress.mechanisms.tables import density
-
-    monkeypatch.setattr(density, "_CHUNK", 100)
+def test_many_draws_come_in_chunks() -> None:
     told: list[int] = []
     private = sparse_table(domain(2, 3), [0, 9, 0, 0, 0, 1])
     drawn = Density(records=250, uniform=Fraction(1, 2)).release(
-        private, SeededRandomness(np.random.PCG64(1)), told.append
+        private, SeededRandomness(np.random.PCG64(1)), told.append, chunk=100
     )
     assert (drawn.n_records, told) == (250, [100, 100, 50])
     assert drawn.domain == private.domain

@@ -167,6 +167,11 @@ class DrawnTwice(Merged):
         del values, at_once
 
 
+@dataclasses.dataclass(frozen=True)
+class OnlyChildrenTwice(PlaceTables):
+    merged = DrawnTwice
+
+
 class Forgetful:
     """A filter that lets everything pass."""
 
@@ -178,23 +183,19 @@ class Forgetful:
 
 
 @pytest.mark.parametrize(
-    ("shape", "broken"), [("two states", OneLevelFree), ("one place", DrawnTwice)]
+    ("shape", "broken"), [("two states", OneLevelFree), ("one place", OnlyChildrenTwice)]
 )
-def test_a_level_that_is_not_charged_is_seen(
-    shape: str, broken: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_level_that_is_not_charged_is_seen(shape: str, broken: type[PlaceTables]) -> None:
     """Twins: by the filter of every release, and by the enumeration where that is left out."""
-    module = "statpress.mechanisms.places.place_tables"
-    if broken is DrawnTwice:
-        monkeypatch.setattr(f"{module}.Merged", broken)
-        made = calibrated(shape)
-    else:
-        made = calibrated(shape, broken)
+
+    class Unfiltered(broken):  # type: ignore[valid-type, misc]
+        filter = Forgetful
+
     tree = SHAPES[shape]
     first = (1, *[0] * (columns_of(tree).n_possible - 1))
     with pytest.raises(InsufficientBudgetError):
-        drawn_of(made, tree, first)
-    monkeypatch.setattr(f"{module}.GdpFilter", Forgetful)
+        drawn_of(calibrated(shape, broken), tree, first)
+    made = calibrated(shape, Unfiltered)
     replaced, _ = worst(made, tree, 1, 1)
     assert replaced > made.mu**2 * Fraction(3, 2)
 
@@ -328,9 +329,7 @@ def test_levels_and_groups_that_cannot_be_are_refused(at: Any, problem: str) -> 
         PlaceTables.calibrate(knobs, target_of(tree))
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_drawn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
     with pytest.raises(InfeasibleBudgetError):
         calibrated("two states", delta=0.0)
     with pytest.raises(InfeasibleBudgetError, match="grid"):
@@ -341,9 +340,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
             unit_records=2**30,
             shares={"state": Fraction(1, 10**6), "tract": 1 - Fraction(1, 10**6)},
         )
-    monkeypatch.setattr("statpress.mechanisms.places.place_tables.MOST_CELLS", 10)
-    with pytest.raises(DomainTooLargeError, match="more than the 10"):
-        calibrated("two states")
+    tree = SHAPES["two states"]
+    domain = domain_of([tree.sizes[-1], 400, 400, 400])
+    knobs = PlaceTablesKnobs(at={"nation": [["c1", "c2", "c3"]]}, geography=of_tree("c0", tree))
+    target = dataclasses.replace(target_of(tree), n_cells=domain.n_possible, domain=domain)
+    with pytest.raises(DomainTooLargeError, match="more than the 50,000,000"):
+        PlaceTables.calibrate(knobs, target)
 
 
 def test_a_description_without_places_has_the_loss() -> None:

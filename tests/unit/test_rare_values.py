@@ -13,20 +13,15 @@ from statpress.mechanisms.estimates.moments import inference_words
 WEIGHT = 3.33
 
 
-def shortfall(monkeypatch: pytest.MonkeyPatch, way: float, noise: float, level: float) -> float:
+def shortfall(way: float, noise: float, level: float) -> float:
     """Level less least coverage, where the variance goes this far to that about the noisy mean."""
-    monkeypatch.setattr(joint_moments, "ABOUT_MEAN", way)
-    return level - joint_moments.worst_of_mean.__wrapped__(noise, WEIGHT, level)
+    return level - joint_moments.worst_of_mean(noise, WEIGHT, level, way)
 
 
 @pytest.mark.parametrize("level", [0.9, 0.99])
-def test_halfway_to_the_variance_about_the_mean_is_enough(
-    monkeypatch: pytest.MonkeyPatch, level: float
-) -> None:
+def test_halfway_to_the_variance_about_the_mean_is_enough(level: float) -> None:
     """At mu = 1; Wilson's form by itself falls short, and all of the way gains nothing."""
-    wilson, halfway, all_of_it = (
-        shortfall(monkeypatch, way, 1.0, level) for way in (0.0, 0.5, 1.0)
-    )
+    wilson, halfway, all_of_it = (shortfall(way, 1.0, level) for way in (0.0, 0.5, 1.0))
     assert halfway < 0.004 < 0.0075 < wilson
     assert 0 <= halfway - all_of_it < 0.0005
 

@@ -64,11 +64,8 @@ def p_value(rows: np.ndarray, law: Law) -> float:
 
 @pytest.mark.parametrize("part", [1, pytest.param(2, marks=pytest.mark.nightly), 4096])
 @pytest.mark.parametrize("counts", [[3], [1, 4], [2, 0, 3], [1, 1, 1, 1], [5, 2, 1]])
-def test_bootstrap_follows_its_law(
-    counts: list[int], part: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resamples, "_LARGEST_PART", part)
-    rows = bootstrap_counts(np.array(counts), 4000, generator())
+def test_bootstrap_follows_its_law(counts: list[int], part: int) -> None:
+    rows = BootstrapSampler(np.array(counts), largest_part=part).draw(4000, generator())
     assert np.all(rows.sum(axis=1) == sum(counts))
     assert p_value(rows, bootstrap_law(counts)) > LEVEL
 
@@ -102,8 +99,12 @@ class Given:
         return np.array(self.vectors.pop(0), np.int32)[:, None]
 
 
-def enumerated(counts: list[int], rate: float) -> Law:
-    """The law of the sampler over all Poisson vectors and all records drawn after them."""
+def enumerated(counts: list[int], rate: float, uneven: float = 1.0) -> Law:
+    """The law of the sampler over all Poisson vectors and all records drawn after them.
+
+    The first cell's mean is ``uneven`` times what it should be.
+    """
+    means = rate * np.array(counts) * [uneven, *[1.0] * (len(counts) - 1)]
     n, sampler = sum(counts), BootstrapSampler(np.array(counts))
     assert sampler._cells.tolist() == list(range(len(counts)))
     afresh = tuple([n + 1] + [0] * (len(counts) - 1))  # too many: must leave no trace
@@ -113,7 +114,7 @@ def enumerated(counts: list[int], rate: float) -> Law:
         left = n - sum(vector)
         if left < 0:
             continue
-        chance = float(np.prod(stats.poisson(rate * np.array(counts)).pmf(vector))) / kept
+        chance = float(np.prod(stats.poisson(means).pmf(vector))) / kept
         for records in itertools.product(range(n), repeat=left):
             sampler._poisson = Given([afresh, vector])
             row = sampler.draw(1, Scripted(records))
@@ -133,14 +134,8 @@ def test_all_outcomes_have_exactly_their_chances(counts: list[int]) -> None:
         assert enumerated(counts, rate) == pytest.approx(exact, abs=1e-12)
 
 
-def test_means_that_are_not_proportional_are_caught_by_enumeration(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    law = stats.poisson
-    monkeypatch.setattr(
-        stats, "poisson", lambda mean: law(mean * [1.01, 1] if np.ndim(mean) else mean)
-    )
-    assert enumerated([2, 1], 0.25) != pytest.approx(bootstrap_law([2, 1]), abs=1e-4)
+def test_means_that_are_not_proportional_are_caught_by_enumeration() -> None:
+    assert enumerated([2, 1], 0.25, uneven=1.01) != pytest.approx(bootstrap_law([2, 1]), abs=1e-4)
 
 
 def marginal_p_values(rows: np.ndarray, counts: np.ndarray) -> list[float]:
@@ -193,10 +188,9 @@ def test_cutting_what_is_too_much_is_caught() -> None:
     assert p_value(rows, bootstrap_law([2, 1])) < LEVEL
 
 
-def test_blocks_and_the_place_written_to_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resamples, "_BLOCK", 10)
-    monkeypatch.setattr(resamples, "_LARGEST_PART", 1)
-    sampler, rng = BootstrapSampler(np.array([2, 0, 3])), generator()
+def test_blocks_and_the_place_written_to_change_nothing() -> None:
+    sampler = BootstrapSampler(np.array([2, 0, 3]), largest_part=1, block=10)
+    rng = generator()
     out = np.full((4, 3), -7)
     rows = np.concatenate([sampler.draw(4, rng, out=out).copy() for _ in range(1000)])
     assert np.all(out >= 0)
