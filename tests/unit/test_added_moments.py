@@ -120,7 +120,7 @@ def covered(
 def test_intervals_cover_whatever_the_plan_expected(statistic: str, about: int) -> None:
     """The truth is 1,000 records: the plan's number is off by half, or by a third."""
     knobs = {"values": ("c", "d")} if statistic in ("count", "proportion") else {}
-    runs = 800
+    runs = 400
     share, bias = covered(statistic, about, 1000, runs, **knobs)
     slack = 4 * math.sqrt(0.9 * 0.1 / runs)
     assert 0.9 - slack <= share <= 0.965
@@ -133,7 +133,7 @@ class SizeTakenForPublic(JointMoments):
 
 def test_without_its_own_noise_the_number_would_bring_coverage_down() -> None:
     """Twin: the noisy number of records taken for the public one."""
-    share, _ = covered("sum", 100, 100, 600, SizeTakenForPublic)
+    share, _ = covered("sum", 100, 100, 400, SizeTakenForPublic)
     assert share < 0.86
 
 

@@ -71,7 +71,7 @@ def test_a_wrong_first_look_changes_no_bound() -> None:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.fractions(Fraction(1, 10**4), 50, max_denominator=10**4),
     st.integers(1, 400),

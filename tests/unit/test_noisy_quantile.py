@@ -140,7 +140,7 @@ def test_loss_is_three_choices() -> None:
     assert made.ends.steep + made.ends.gentle == F(5, 8)
 
 
-def coverage(made: NoisyQuantile, draw: str, runs: int = 120) -> tuple[float, float]:
+def coverage(made: NoisyQuantile, draw: str, runs: int = 80) -> tuple[float, float]:
     """Share of intervals that cover, and their mean width, over runs of the real release."""
     data, rng, hits, width = np.random.default_rng(4), generator(5), 0, 0.0
     edges = np.array(made.edges)
@@ -169,7 +169,7 @@ def test_coverage_is_at_least_the_level(draw: str, share: Fraction) -> None:
     edges = tuple(np.linspace(0, 1, 257).tolist())
     made = NoisyQuantile(edges, share, 0.9, F(1), 2000)
     found, width = coverage(made, draw)
-    assert found >= stats.binom.ppf(LEVEL, 120, 0.9) / 120
+    assert found >= stats.binom.ppf(LEVEL, 80, 0.9) / 80
     assert width < 0.25
 
 
@@ -179,9 +179,9 @@ class WithoutTheTail(NoisyQuantile):
 
 def test_an_interval_without_the_binomial_tail_is_caught() -> None:
     made = NoisyQuantile(tuple(np.linspace(0, 1, 257).tolist()), F(1, 2), 0.9, F(300), 2000)
-    assert coverage(made, "uniform", 60)[0] > 0.88
+    assert coverage(made, "uniform", 40)[0] > 0.88
     twin = WithoutTheTail(made.edges, F(1, 2), 0.9, F(300), 2000)
-    assert coverage(twin, "uniform", 60)[0] < 0.6
+    assert coverage(twin, "uniform", 40)[0] < 0.6
 
 
 def test_ends_out_of_reach_are_those_of_the_range() -> None:

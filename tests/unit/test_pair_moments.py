@@ -120,7 +120,7 @@ def coverage(name: str, mu: Fraction, runs: int, level: float = 0.9) -> float:
     ],
 )
 def test_coverage(name: str) -> None:
-    runs = 300
+    runs = 200
     low, high = (
         stats.binom.ppf(p, runs, level) / runs for p, level in ((LEVEL, 0.88), (1 - LEVEL, 0.93))
     )
@@ -130,7 +130,7 @@ def test_coverage(name: str) -> None:
 
 
 def test_an_interval_too_short_is_caught() -> None:
-    assert coverage("slope", F(1, 2), 300, 0.67) < stats.binom.ppf(LEVEL, 300, 0.88) / 300
+    assert coverage("slope", F(1, 2), 200, 0.67) < stats.binom.ppf(LEVEL, 200, 0.88) / 200
 
 
 @pytest.mark.parametrize("wanted", [CORRELATION, SLOPE, INTERCEPT])

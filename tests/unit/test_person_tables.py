@@ -177,7 +177,7 @@ def test_intervals_for_a_population_cover_and_those_of_single_persons_do_not(
     office: tuple,
 ) -> None:
     """Where no table of two persons is clear of its noise intervals cover more often."""
-    domain, rng, runs = office[0], np.random.default_rng(4), 200
+    domain, rng, runs = office[0], np.random.default_rng(4), 100
     households, persons = made_up(POPULATION)
     of: dict[int, list] = {}
     for each in persons:
@@ -193,7 +193,7 @@ def test_intervals_for_a_population_cover_and_those_of_single_persons_do_not(
         held += [a.lower <= b <= a.upper for a, b in zip(made, true, strict=True)]
         (twin,) = figures(domain, found, sample, ASKED[:1], OfSinglePersons)
         of_twin += twin.lower <= true[0] <= twin.upper
-    least, most = stats.binom.ppf([0.001, 0.999], runs, 0.95)
+    least, most = stats.binom.ppf([1e-5, 1 - 1e-5], runs, 0.95)
     assert (least <= held).all() and (held[:2] <= most).all()
     assert of_twin < least
 

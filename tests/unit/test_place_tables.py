@@ -267,7 +267,7 @@ def test_shares_of_levels_are_found_or_declared() -> None:
             shares(of_tree("c0", tree), level_shares=wrong)
 
 
-@pytest.mark.parametrize("releases", [100, pytest.param(400, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("releases", [60, pytest.param(400, marks=pytest.mark.nightly)])
 def test_the_expected_error_is_that_of_the_estimates(releases: int) -> None:
     near = 2.4 / math.sqrt(releases)  # more than three standard errors of a deviation
     made = calibrated("two states")

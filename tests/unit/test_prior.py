@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -348,6 +349,7 @@ def both(release: NoisyMarginals, draws: int = 200) -> tuple[Analyses, PriorAnal
     return alone, PriorAnalyses(**vars(alone), released=release, draws=draws)
 
 
+@functools.cache
 def vintages(seed: int) -> tuple[np.ndarray, NoisyMarginals]:
     """The codes of a year, and its release with the year before as prior."""
     made = mechanism(0.3, screen="no")
@@ -367,10 +369,10 @@ def test_intervals_are_narrower_and_cover(seeds: int) -> None:
     # The ends of fewer draws lie further inside, so that covering is no easier.
     covered: Mapping[str, list[bool]] = {"alone": [], "with": []}
     widths: Mapping[str, list[float]] = {"alone": [], "with": []}
-    for seed in range(seeds):
+    for seed in range(1, seeds + 1):
         now, release = vintages(seed)
         for name, analyses in zip(covered, both(release, draws=40), strict=True):
-            for group in CELLS[: len(SIZES)]:
+            for group in CELLS[:3]:
                 for cell in np.ndindex(*(SIZES[c] for c in group)):
                     true = int((now[:, list(group)] == cell).all(axis=1).sum())
                     found = count(analyses, group, cell)
@@ -408,8 +410,8 @@ def test_tables_of_a_draw_have_the_margins_of_their_columns() -> None:
 
 
 def test_means_differences_and_regressions_have_intervals_too() -> None:
-    _, release = vintages(3)
-    alone, analyses = both(release, draws=40)
+    _, release = vintages(1)
+    alone, analyses = both(release, draws=20)
     first, second = analyses.domain.names[:2]
     flag = {first: [1]}
     share = analyses.share(first, [1], {})

@@ -136,14 +136,14 @@ def test_choices_follow_their_law() -> None:
         cells = np.flatnonzero(table)
         runs = runs_of(cells, np.array(table)[cells], 7)
         ends = without_end(runs)
-        drawn = [choose_cell(ends, wanted, rng, above=HALF, below=HALF) for _ in range(3000)]
+        drawn = [choose_cell(ends, wanted, rng, above=HALF, below=HALF) for _ in range(1500)]
         seen = np.bincount(drawn, minlength=7)
-        assert stats.chisquare(seen, 3000 * law(table, wanted, 0.5, 0.5)).pvalue > LEVEL
+        assert stats.chisquare(seen, 1500 * law(table, wanted, 0.5, 0.5)).pvalue > LEVEL
         twin = law(table, wanted, 0.5, 0.5, end=False)
-        assert stats.chisquare(seen, 3000 * twin).pvalue < LEVEL
+        assert stats.chisquare(seen, 1500 * twin).pvalue < LEVEL
 
 
-def coverage(quantile: NoisyQuantile, lacking: float, runs: int = 120) -> tuple[float, float]:
+def coverage(quantile: NoisyQuantile, lacking: float, runs: int = 80) -> tuple[float, float]:
     """Share of intervals that cover, and their mean width, where values are uniform."""
     data, rng = np.random.default_rng(4), np.random.Generator(AESCounter(key=5))
     edges, hits, width = np.array(quantile.edges), 0, 0.0
@@ -164,7 +164,7 @@ def test_coverage_is_at_least_the_level(lacking: float, widest: float) -> None:
     edges = tuple(np.linspace(0, 1, 257).tolist())
     quantile = NoisyQuantile(edges, F(1, 2), 0.9, F(1), 2000, values_lacking=True)
     found, width = coverage(quantile, lacking)
-    assert found >= stats.binom.ppf(LEVEL, 120, 0.9) / 120
+    assert found >= stats.binom.ppf(LEVEL, 80, 0.9) / 80
     assert width <= widest
 
 
@@ -176,9 +176,9 @@ class WithoutTheTail(NoisyQuantile):
 def test_an_interval_without_the_binomial_tail_is_caught() -> None:
     edges = tuple(np.linspace(0, 1, 257).tolist())
     quantile = NoisyQuantile(edges, F(1, 2), 0.9, F(300), 2000, values_lacking=True)
-    assert coverage(quantile, 0.4, 60)[0] > 0.88
+    assert coverage(quantile, 0.4, 40)[0] > 0.88
     twin = WithoutTheTail(edges, F(1, 2), 0.9, F(300), 2000, values_lacking=True)
-    assert coverage(twin, 0.4, 60)[0] < 0.6
+    assert coverage(twin, 0.4, 40)[0] < 0.6
 
 
 def test_the_median_leaves_out_nulls_and_not_as_zeros() -> None:

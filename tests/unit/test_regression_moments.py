@@ -288,7 +288,7 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
     "names", [pytest.param(NAMES, marks=pytest.mark.nightly), ["pay", "rent", "age"]]
 )
 def test_coverage(names: list[str]) -> None:
-    every = draw(1_000_000, 77)
+    every = draw(400_000, 77)
     values = values_of(names, every)
     if names == NAMES:
         true = of_all(*values)
@@ -296,7 +296,7 @@ def test_coverage(names: list[str]) -> None:
         there = every["rent"] < 40
         true = coefficients(*(each[there].astype(float) for each in values))
     made = calibrated(RegressionEstimate, KNOBS, names, n=6000, **EPSILON_DELTA)
-    hits, halved, rng, runs = np.zeros(len(true)), np.zeros(len(true)), seeded(7), 150
+    hits, halved, rng, runs = np.zeros(len(true)), np.zeros(len(true)), seeded(7), 100
     for run in range(runs):
         table = table_of(names, draw(6000, 1000 + run))
         for j, each in enumerate(made.estimates(made.release(table, rng))):

@@ -71,7 +71,7 @@ def test_bootstrap_follows_its_law(counts: list[int], part: int) -> None:
 
 
 def test_a_law_off_by_one_record_is_caught() -> None:
-    rows = bootstrap_counts(np.array([2, 4]), 20_000, generator())
+    rows = bootstrap_counts(np.array([2, 4]), 8_000, generator())
     broken = {(a, b): p for (a, b), p in bootstrap_law([3, 3]).items()}
     assert p_value(rows, broken) < LEVEL
 
@@ -179,8 +179,8 @@ def test_cutting_what_is_too_much_is_caught() -> None:
     """At a rate where N > n is common: drawing afresh keeps the law, and a twin that cuts not."""
     sampler, rng = BootstrapSampler(np.array([2, 1])), generator()
     sampler._poisson = PoissonTables(1.0, np.array([1, 2]))
-    assert p_value(sampler.draw(20_000, rng), bootstrap_law([2, 1])) > LEVEL
-    rows = np.empty((20_000, 2), np.int64)
+    assert p_value(sampler.draw(8_000, rng), bootstrap_law([2, 1])) > LEVEL
+    rows = np.empty((8_000, 2), np.int64)
     sampler._poisson_counts(rows, rng)
     rows = rows[rows.sum(axis=1) >= 3]
     rows[:, 1] = np.minimum(rows[:, 1], 3)
@@ -192,7 +192,7 @@ def test_blocks_and_the_place_written_to_change_nothing() -> None:
     sampler = BootstrapSampler(np.array([2, 0, 3]), largest_part=1, block=10)
     rng = generator()
     out = np.full((4, 3), -7)
-    rows = np.concatenate([sampler.draw(4, rng, out=out).copy() for _ in range(1000)])
+    rows = np.concatenate([sampler.draw(4, rng, out=out).copy() for _ in range(500)])
     assert np.all(out >= 0)
     assert p_value(rows, bootstrap_law([2, 0, 3])) > LEVEL
 

@@ -59,10 +59,11 @@ def divergence(one: Law, two: Law, epsilon: float, sigma: float) -> float:
     low = min(*one, *two) - TAIL * sigma
     x = np.linspace(low, max(*one, *two) + TAIL * sigma, 6001)
     p, q = (
-        sum(chance * stats.norm.pdf(x, mean, sigma) for mean, chance in law.items())
+        sum(chance * np.exp(-(((x - mean) / sigma) ** 2) / 2) for mean, chance in law.items())
         for law in (one, two)
     )
-    return float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), x))
+    excess = np.maximum(p - math.exp(epsilon) * q, 0.0) / (sigma * math.sqrt(2 * math.pi))
+    return float(np.trapezoid(excess, x))
 
 
 def worst(law: Callable[[Sequence[float]], Law], n: int, epsilon: float, sigma: float) -> float:

@@ -195,6 +195,8 @@ def test_every_pair_of_neighbours_is_a_post_processing_under_the_event(
     made = proven(loss, delta, rule)
     rest, worst, different = 1 - loss.up - loss.down, 0.0, 0
     for one, other in neighbours(n, cells, unit):
+        if tuple(sorted(one)) != one:
+            continue  # a pair whose cells are renamed is in the list, too
         different += len(set(moves_of(one, other, unit))) > 1
         rows = kernel(one, other, F(k), unit)
         laws = []

@@ -67,9 +67,15 @@ def draws(h: tuple[int, ...], kappa: Fraction, m: int) -> dict[tuple[int, ...], 
     return found
 
 
+@functools.cache
+def laws_of(n: int, cells: int, pseudocount: Fraction, records: int) -> dict[Any, Any]:
+    """What is drawn of every table."""
+    return {h: draws(h, pseudocount, records) for h in tables(n, cells)}
+
+
 def worst(mechanism: Bootstrap, n: int, cells: int, c: int, epsilon: float) -> float:
     """Largest hockey-stick divergence over all neighbours."""
-    made = {h: draws(h, mechanism.pseudocount, mechanism.records) for h in tables(n, cells)}
+    made = laws_of(n, cells, mechanism.pseudocount, mechanism.records)
     factor = Fraction(math.exp(epsilon))
     return max(
         float(sum(max(p - factor * made[g][z], 0) for z, p in made[h].items()))
