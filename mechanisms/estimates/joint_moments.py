@@ -22,7 +22,7 @@ noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger of q - t^
 halfway between it and q - m^2, and one standard deviation of q's noise more. Where rare values
 decide, q and m go together: with q - t^2 by itself the interval is too short on one side, and with
 q - m^2 on the other. Halfway brings the least coverage up as far as all of the way, for half of the
-width that it adds (tests/unit/test_rare_values.py). By Popoviciu's inequality the variance is at
+width that it adds (tests/unit/test_joint_moments.py). By Popoviciu's inequality the variance is at
 most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared bounds.
 
 **Add-remove.** The number of records is private, and released as well, with noise of deviation r. A

@@ -1,5 +1,7 @@
 """Composition against brute-force convolution, exact formulas and broken twins."""
 
+from __future__ import annotations
+
 import itertools
 import logging
 import math
@@ -23,6 +25,7 @@ from statpress.mechanisms.accounting.composition import ComposedLoss, compose, c
 from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import fast_length, power, product
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
@@ -409,3 +412,30 @@ def test_a_delta_below_the_grid_s_noise_still_has_an_epsilon() -> None:
         assert math.isfinite(quick.upper)
         assert quick.upper <= 1.3 * fine.upper
         assert quick.upper >= fine.lower
+
+
+# The transforms of composition against SciPy's, whose lengths and bits they have
+
+
+def test_lengths_are_those_of_scipy() -> None:
+    from scipy.fft import next_fast_len
+
+    sizes = [*range(1, 700), *np.random.default_rng(1).integers(700, 10**6, 100).tolist()]
+    assert [fast_length(n) for n in sizes] == [next_fast_len(n) for n in sizes]
+    assert [fast_length(n, 5) for n in sizes] == [next_fast_len(n, True) for n in sizes]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1001, 4096, 30_001])
+def test_sums_have_the_bits_of_scipys_transform(size: int) -> None:
+    from scipy import fft
+
+    rng = np.random.default_rng(size)
+    one, two = (rng.dirichlet(np.full(size, 0.1)) for _ in range(2))
+    found = power(one, 3)
+    length = fast_length(max(len(found.masses), size))
+    whole = np.real(fft.ifft(fft.fft(one, length) ** 3))
+    assert np.array_equal(found.masses, np.roll(whole, -found.first)[: len(found.masses)])
+    if size > 1:
+        length = fast_length(2 * size - 1, 5)
+        whole = fft.irfft(fft.rfft(one, length) * fft.rfft(two, length), length)
+        assert np.array_equal(product(one, two), whole[: 2 * size - 1])

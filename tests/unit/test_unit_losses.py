@@ -11,6 +11,7 @@ import functools
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
