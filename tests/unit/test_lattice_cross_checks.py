@@ -190,8 +190,9 @@ def test_against_dp_accounting(kappa: int, m: int) -> None:
         assert theirs <= generous + 1e-9
 
 
-def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
-    """Brute-force convolution in exact fractions."""
+@functools.cache
+def convolved(loss: DrawsLoss) -> dict[int, Fraction]:
+    """Chances of the multiples of the step, by brute force in exact fractions."""
     rest = 1 - loss.up - loss.down
     pmf = {0: Fraction(1)}
     for _ in range(loss.draws):
@@ -200,12 +201,16 @@ def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
             for jump, weight in ((1, loss.up), (-1, loss.down), (0, rest)):
                 step[j + jump] = step.get(j + jump, Fraction(0)) + mass * weight
         pmf = step
+    return pmf
+
+
+def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
     ratio = loss.up / loss.down
     with mpmath.workdps(60):
         unit = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
         return sum(
             mpmath.mpf(mass.numerator) / mass.denominator * (1 - mpmath.exp(epsilon - unit * j))
-            for j, mass in pmf.items()
+            for j, mass in convolved(loss).items()
             if unit * j > epsilon
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -107,9 +108,8 @@ def worst(
         for n in range(max(n_records - unit_records, 0), n_records + 1)
     }
     replaced = max(
-        spent(by_size[n_records][a], by_size[n_records][b])
-        for a in by_size[n_records]
-        for b in by_size[n_records]
+        spent(by_size[n_records][a], by_size[n_records][b])  # which is the same either way
+        for a, b in itertools.combinations(by_size[n_records], 2)
         if moved(a, b) <= unit_records
     )
     added = max(
