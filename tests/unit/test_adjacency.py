@@ -184,7 +184,7 @@ def test_the_estimated_total_has_its_stated_variance(name: str) -> None:
     found = case(name)
     mechanism, private = found.calibrated(adjacency=ADDED), found.private
     rng = SeededRandomness(np.random.PCG64(7))
-    totals = [mechanism.total(mechanism.release(private, rng)) for _ in range(120)]
+    totals = [mechanism.total(mechanism.release(private, rng)) for _ in range(90)]
     scaled = [(each.value - found.n_records) / math.sqrt(each.variance) for each in totals]
     assert abs(np.mean(scaled)) < 5 / math.sqrt(len(scaled))
     assert 0.75 < np.std(scaled) < 1.25

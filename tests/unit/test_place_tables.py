@@ -129,14 +129,13 @@ def test_the_loss_is_the_worst_over_all_neighbours(shape: str, unit_records: int
     """Units move in place and cell; what is charged is attained, and never passed."""
     tree = SHAPES[shape]
     made = calibrated(shape, unit_records=unit_records)
-    replaced, added = worst(made, tree, unit_records, unit_records)
+    replaced, _ = worst(made, tree, unit_records, unit_records)
     assert replaced <= made.mu**2
     assert float(replaced / made.mu**2) == pytest.approx(1, abs=1e-4)
     alone = calibrated(shape, unit_records=unit_records, adjacency=ADDED)
-    _, added = worst(alone, tree, unit_records, unit_records)
+    replaced, added = worst(alone, tree, unit_records, unit_records)
     assert added <= alone.mu**2
     assert float(added / alone.mu**2) == pytest.approx(1, abs=1e-4)
-    replaced, _ = worst(alone, tree, unit_records, unit_records)
     assert replaced > alone.mu**2  # twin: add-remove's noise for a replaced unit
 
 

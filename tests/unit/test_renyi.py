@@ -20,7 +20,7 @@ from statpress.mechanisms.accounting.draws import DrawsLoss, _Draw
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40
-PROPERTY = settings(max_examples=40, deadline=None)
+PROPERTY = settings(max_examples=25, deadline=None)
 
 
 def big(value: Fraction) -> mpmath.mpf:

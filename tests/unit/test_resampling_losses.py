@@ -344,7 +344,7 @@ def test_no_rule_is_much_narrower(known: NoisyVariance, most: float) -> None:
     oracle = 2 * normal_quantile(0.9) * np.sqrt(known.variance_of_centre(at))
     rule = CalibratedWidth.narrowest(known, presumed, 0.9)
     found = float(np.mean(mean_width(rule, known, at, 0.9) / oracle))
-    bound = least_width(known, at, oracle, 0.9, bins=100)
+    bound = least_width(known, at, oracle, 0.9, bins=60)
     assert bound / 1.005 < found < most * bound
     former = former_multiplier(known, 1 / (1 + known.spread_gain), 0.9)
     if known is NOISY:

@@ -81,6 +81,7 @@ def worst(mechanism: Bootstrap, n: int, cells: int, c: int, epsilon: float) -> f
     return max(
         float(sum(max(p - factor * made[g][z], 0) for z, p in made[h].items()))
         for h, g in neighbours_by_filtering(n, cells, c)
+        if tuple(sorted(h)) == h  # the others are these with their cells renamed
     )
 
 
