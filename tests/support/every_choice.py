@@ -23,6 +23,7 @@ class Everything:
     def __init__(self, run: Callable[[], Any]) -> None:
         self.found: dict[Any, float] = {}
         self.scripts: list[tuple[tuple[int, float], ...]] = [()]
+        self.taken: tuple[tuple[int, float], ...]
         with pytest.MonkeyPatch.context() as patch:
             for module in (exponential_ks, sample_resample):
                 patch.setattr(module, "choose_real", self.choose)
