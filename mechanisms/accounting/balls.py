@@ -292,7 +292,7 @@ def twice_above(x: arb) -> arb:
 
 
 @functools.cache
-def _expanded(place: int) -> tuple[arb, arb_poly, arb]:
+def _expanded(place: int, terms: int = _POWER) -> tuple[arb, arb_poly, arb]:
     """A point, the series about it, and a ball around 0 for what that leaves out."""
     with ctx.workprec(2 * _BITS):
         a = arb(place) / _PER_UNIT
@@ -300,14 +300,14 @@ def _expanded(place: int) -> tuple[arb, arb_poly, arb]:
         unit = -slope * (-(a**2) / 2).exp()
         before, hermite, factorial = arb(0), arb(1), arb(1)  # He_(n-1)(a), He_n(a), (n + 1)!
         found = [(a / arb(2).sqrt()).erfc()]
-        for n in range(_POWER):
+        for n in range(terms):
             found.append(unit * (-1) ** n * hermite / factorial)
             before, hermite = hermite, a * hermite - n * before
             factorial *= n + 2
         # now factorial is (N + 1)!
         near = max(place - 1, 0)
-        most = slope * arb(CRAMER) * (factorial / (_POWER + 1)).sqrt() / factorial
-        most *= (-((arb(near) / _PER_UNIT) ** 2) / 4).exp() * arb(_PER_UNIT) ** -(_POWER + 1)
+        most = slope * arb(CRAMER) * (factorial / (terms + 1)).sqrt() / factorial
+        most *= (-((arb(near) / _PER_UNIT) ** 2) / 4).exp() * arb(_PER_UNIT) ** -(terms + 1)
         return a, arb_poly(found), (-most).union(most)
 
 

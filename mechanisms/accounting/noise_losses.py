@@ -55,7 +55,7 @@ import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from flint import arb, arb_poly, ctx, fmpz_poly
@@ -403,6 +403,7 @@ class ResampledGaussianLoss(PrivacyLoss):
     """
 
     mu_squared: Fraction
+    left_out: ClassVar[arb] = _LEFT_OUT
 
     @abc.abstractmethod
     def at(self, mu_squared: Fraction) -> Self:
@@ -426,7 +427,7 @@ class ResampledGaussianLoss(PrivacyLoss):
                 middle, apart = shift / i, apart + half
                 above, below = twice_above(middle - apart), twice_above(middle + apart)
                 twice += chance * (above - factor * below)
-                if rest < twice * _LEFT_OUT:
+                if rest < twice * self.left_out:
                     break
             return twice / 2 + rest.union(arb(0))  # no curve passes 1
 

@@ -47,6 +47,7 @@ import functools
 import heapq
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -141,12 +142,16 @@ def _outside(loss: DrawsLoss, start: int) -> arb:
 def _table_sums(loss: DrawsLoss) -> list[tuple[arb, arb]]:
     """Pr[S >= j] and Pr[S <= -j] for j = 0..W + 1."""
     width = _window(loss)
+    return _sums_within(loss, width, _outside(loss, width + 1))
+
+
+def _sums_within(loss: DrawsLoss, width: int, moved: arb) -> list[tuple[arb, arb]]:
+    """The sums for a window W outside of which there is at most so much on either side."""
     points = 1 << (2 * width + 1).bit_length()
     with ctx.workprec(_BITS + 2 * max(loss.draws, 2).bit_length()):
         half = _spectrum(loss, points)
         powers = half + [value.conjugate() for value in half[-2:0:-1]]
         masses = [value.real / points for value in acb.dft(powers)]
-        moved = _outside(loss, width + 1)
         error = (-moved).union(moved)
         ends = (masses[width::-1], [masses[-j] for j in range(width, -1, -1)])
         above, below = (itertools.accumulate(end, initial=error) for end in ends)
@@ -200,6 +205,9 @@ class _Grid:
     infinite: float
     above: float
     below: float
+
+
+GridOf = Callable[[PrivacyLoss, float], _Grid]
 
 
 @dataclass(frozen=True)
@@ -262,12 +270,15 @@ class Account:
 
 
 @functools.lru_cache(maxsize=32)
-def account(parts: Counts, h: float) -> Account:
-    """The composition of all parts: equal ones by self-composition, then the smallest first."""
+def account(parts: Counts, h: float, grid_of: GridOf | None = None) -> Account:
+    """The composition of all parts: equal ones by self-composition, then the smallest first.
+
+    ``grid_of`` puts the losses of a part on the grid of interval h: by default they are enclosed.
+    """
     above = below = error = 0.0
     heap: list[tuple[int, int, _Grid]] = []
     for part, times in parts:
-        grid = _grid(part, h)
+        grid = (grid_of or _grid)(part, h)
         above += times * grid.above
         below += times * grid.below
         if times > 1:

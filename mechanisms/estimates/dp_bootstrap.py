@@ -428,17 +428,20 @@ class BootstrapReplicates:
                 next_step="Raise the budget, lower mu, or leave 'calibration' and 'mu' out.",
             )
 
-    def release(self, counts: Codes, columns: Floats, rng: Randomness) -> Floats:
+    def release(
+        self, counts: Codes, columns: Floats, rng: Randomness, *, chunk: int = _CHUNK
+    ) -> Floats:
         """Noisy replicates float64[B, dimension].
 
         Args:
             counts: int64[k], private counts of the occupied cells, adding up to n.
             columns: float64[k, c], values of the statistic's columns in [0, 1].
             rng: Source of bits; charge the ledger before building it.
+            chunk: Counts held at a time.
         """
         values = np.empty((self.replicates, self.statistic.dimension))
         sampler = BootstrapSampler(counts)
-        step = min(self.replicates, max(1, _CHUNK // len(counts)))
+        step = min(self.replicates, max(1, chunk // len(counts)))
         weights = np.empty((step, len(counts)), np.int64)
         for start in range(0, self.replicates, step):
             part = values[start : start + step]

@@ -22,7 +22,7 @@ noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger of q - t^
 halfway between it and q - m^2, and one standard deviation of q's noise more. Where rare values
 decide, q and m go together: with q - t^2 by itself the interval is too short on one side, and with
 q - m^2 on the other. Halfway brings the least coverage up as far as all of the way, for half of the
-width that it adds (tests/unit/test_rare_values.py). By Popoviciu's inequality the variance is at
+width that it adds (tests/unit/test_joint_moments.py). By Popoviciu's inequality the variance is at
 most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared bounds.
 
 **Add-remove.** The number of records is private, and released as well, with noise of deviation r. A
@@ -595,7 +595,9 @@ _PLACES = (-0.5, -0.1, 0.0, 0.1, 0.3)  # of the common value of a mean, about th
 
 
 @functools.lru_cache(maxsize=256)
-def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
+def worst_of_mean(
+    noise: float, square_weight: float, level: float, about_the_mean: float = ABOUT_MEAN
+) -> float:
     """Least coverage of ``moment_interval`` for rare values (mechanisms.estimates.moments).
 
     The common value a may be anywhere, and the jump is from there to a bound, 1/2: the variance by
@@ -613,7 +615,7 @@ def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
             counts, masses, first, first_masses = rare_values(float(rate))
             by_form = (jump * (counts * (0.5 + a) - 2 * a * rate))[:, None]
             about_mean = (counts * jump**2)[:, None] - 2 * a * noise * first
-            larger = by_form + ABOUT_MEAN * np.maximum(about_mean - by_form, 0)
+            larger = by_form + about_the_mean * np.maximum(about_mean - by_form, 0)
             off = ((counts - rate) * jump)[:, None] + noise * first
             covered = 0.0
             for other, mass in other_noise():

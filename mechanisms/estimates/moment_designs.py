@@ -19,7 +19,7 @@ follows the noise. So the noise is counted as (sqrt x + sqrt y)^2: as if the gra
 the noise, were longer by what it is off by in the root of the mean square. For a square the
 coverage is then an integral in two normal variables, and at least .901, .951 and .990 at the levels
 .9, .95 and .99 for every mean in [-1/2, 1/2] and every noise, with the weights of our designs; with
-x by itself it falls to .77, .81 and .85 (tests/unit/test_moment_errors.py).
+x by itself it falls to .77, .81 and .85 (tests/unit/test_pair_moments.py).
 
 For every r > 0, (1 + r) x + (1 + 1/r) y is at least (sqrt x + sqrt y)^2, with equality at r^2 =
 y/x, and it is a form as x and y are. So r is taken at the estimate of t, and holds for all t. Where
@@ -34,7 +34,7 @@ linearly is estimated from that. Replace-one neighbours.
 
 **Sensitivity.** The release is mu-GDP with mu the largest distance of the functions of two possible
 records over the noise. The square of that distance is proven by branch and bound
-(tests/unit/test_moment_designs.py). Records are put into rectangles. A polynomial in one variable
+(tests/unit/test_pair_moments.py). Records are put into rectangles. A polynomial in one variable
 is enclosed on an interval in balls, from its ends where its derivative keeps its sign there; so is
 a product of two on a rectangle, in exact integers. For rectangles A and B
 

@@ -280,7 +280,9 @@ def _moves(layout: Layout) -> tuple[Fraction, int]:
     return Fraction(root, 2**_BITS), len(layout.entries)
 
 
-def exact_sums(estimand: Estimand, table: ContingencyTable) -> Floats:
+def exact_sums(
+    estimand: Estimand, table: ContingencyTable, *, at_a_time: int = _AT_A_TIME
+) -> Floats:
     """Sums of the products of (1, u, d) over the records that count, float64[q, q]; private.
 
     Exact in integers, with u on its grid, and rounded once.
@@ -289,7 +291,7 @@ def exact_sums(estimand: Estimand, table: ContingencyTable) -> Floats:
     steps = [1, *(_GRID if m == 1 else 1 for m in layout.sizes for _ in range(m))]
     places = list(itertools.combinations_with_replacement(range(layout.length), 2))
     totals = dict.fromkeys(places, 0)
-    for vectors, counts in _vectors(estimand, table):
+    for vectors, counts in _vectors(estimand, table, at_a_time):
         whole = np.rint(vectors * np.array(steps)[:, None]).astype(np.int64)
         for a, b in places:
             high, low = np.divmod(whole[a] * whole[b], _GRID)
@@ -300,14 +302,16 @@ def exact_sums(estimand: Estimand, table: ContingencyTable) -> Floats:
     return sums
 
 
-def _vectors(estimand: Estimand, table: ContingencyTable) -> Iterator[tuple[Floats, Codes]]:
+def _vectors(
+    estimand: Estimand, table: ContingencyTable, at_a_time: int = _AT_A_TIME
+) -> Iterator[tuple[Floats, Codes]]:
     """(1, u, d) of each cell, float64[q, k], with its count, int64[k]; so many cells at a time.
 
     All is 0 for records that do not count.
     """
     sizes, columns = layout_of(estimand).sizes, _columns(estimand)
-    for start in range(0, len(table.cells), _AT_A_TIME):
-        part = slice(start, start + _AT_A_TIME)
+    for start in range(0, len(table.cells), at_a_time):
+        part = slice(start, start + at_a_time)
         cells = table.cells[part]
         rows = [np.ones(len(cells))]
         for size, arguments in zip(sizes, columns, strict=True):

@@ -150,7 +150,9 @@ class BernsteinFunction:
         return evaluate(self.values, (queries - low) / (high - low), self.order)
 
 
-def evaluate(values: Floats, points: ArrayLike, order: int = 1) -> Floats:
+def evaluate(
+    values: Floats, points: ArrayLike, order: int = 1, *, batch_values: int = _BATCH_VALUES
+) -> Floats:
     """The iterated Bernstein polynomial float64[m] at points float64[m, d] of the unit cube.
 
     Raises:
@@ -163,7 +165,7 @@ def evaluate(values: Floats, points: ArrayLike, order: int = 1) -> Floats:
     if not np.all((queries >= 0) & (queries <= 1)):
         raise ValueError("a query point is outside [0, 1]")
     coefficients = iterate(np.asarray(values, np.float64), order).reshape(side, -1)
-    batch = max(1, _BATCH_VALUES // max(side, coefficients.shape[1]))
+    batch = max(1, batch_values // max(side, coefficients.shape[1]))
     results = np.empty(len(queries))
     for start in range(0, len(queries), batch):
         part = queries[start : start + batch]

@@ -77,7 +77,7 @@ from statpress.mechanisms.marginals.pair_cells import (
 )
 from statpress.mechanisms.marginals.presence import Presence
 from statpress.mechanisms.marginals.residuals import NoisyMarginals, centred
-from statpress.mechanisms.marginals.synthesis import Beginning, synthesise
+from statpress.mechanisms.marginals.synthesis import Beginning, TargetsOf, synthesise
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of, possible_cells
 from statpress.mechanisms.parallel import in_threads
 
@@ -238,12 +238,14 @@ class Copies:
         model: Of the single file.
         codes: Of the single file, unsigned[n, d].
         number: How many.
+        targets_of: What their records are to meet, if not ``drawn_targets``.
     """
 
     released: NoisyMarginals
     model: Model
     codes: NDArray[np.unsignedinteger]
     number: int
+    targets_of: TargetsOf | None = None
 
     @functools.cached_property
     def sets(self) -> tuple[NDArray[np.unsignedinteger], ...]:
@@ -265,7 +267,6 @@ class Copies:
                 known=self.released.known,
             )
         posterior = Posterior.of(self.released, model)
-        at_once = copies_at_once(self.released.sizes, len(start))
         beginning = Beginning.of(
             start,
             posterior.model,
@@ -273,7 +274,12 @@ class Copies:
             posterior.clear,
         )
         drawn = functools.partial(self._drawn, posterior, beginning)
-        return tuple(in_threads(drawn, generators, at_once=at_once))
+        return tuple(in_threads(drawn, generators, at_once=self.at_once))
+
+    @property
+    def at_once(self) -> int:
+        """How many are drawn at a time."""
+        return copies_at_once(self.released.sizes, len(self.codes))
 
     def _drawn(
         self, posterior: Posterior, beginning: Beginning, rng: np.random.Generator
@@ -287,6 +293,7 @@ class Copies:
             presence=Presence.of(self.released.domain),
             sweeps=SWEEPS,
             copied=beginning,
+            targets_of=self.targets_of,
         )
 
     @functools.cached_property

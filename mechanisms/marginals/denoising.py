@@ -456,7 +456,12 @@ def _unit_trace(covariance: Floats) -> Floats:
 
 
 def _posterior(
-    table: Floats, variance: float, bases: Sequence[Basis], score: Score | None = None
+    table: Floats,
+    variance: float,
+    bases: Sequence[Basis],
+    score: Score | None = None,
+    *,
+    at_once: int = _AT_ONCE,
 ) -> _Posterior:
     """What the prior of these bases and the noise leave of a residual, in the bases."""
     z = along_axes(table, [basis.vectors.T for basis in bases])
@@ -464,14 +469,14 @@ def _posterior(
     spread = functools.reduce(np.multiply.outer, [basis.values for basis in bases])
     top = 3 * max(float(squares.mean()), variance)
     strengths = np.geomspace(0.002 * min(variance, top), top, _POINTS)
-    logs = evidence(squares, spread, variance, strengths)
+    logs = evidence(squares, spread, variance, strengths, at_once=at_once)
     if score is not None:
         logs += score.evidence(MEAN_ABSOLUTE * np.sqrt(strengths) * spread_of(bases))
     weights = np.exp(logs - logs.max())
     likelihood = float(logs.max()) + math.log(weights.mean())
     weights /= weights.sum()
     gain = np.zeros(spread.shape)
-    for block in _blocks(len(strengths), spread.size):
+    for block in _blocks(len(strengths), spread.size, at_once):
         signal = np.multiply.outer(strengths[block], spread)
         gain += np.tensordot(weights[block], signal / (signal + variance), axes=1)
     kept = float((gain * spread).sum() / spread.sum())
@@ -480,11 +485,18 @@ def _posterior(
     )
 
 
-def evidence(squares: Floats, spread: Floats, variance: float, strengths: Floats) -> Floats:
+def evidence(
+    squares: Floats,
+    spread: Floats,
+    variance: float,
+    strengths: Floats,
+    *,
+    at_once: int = _AT_ONCE,
+) -> Floats:
     """Logarithms float64[P] of the likelihoods of squared contrasts at each strength."""
     inside = tuple(range(1, spread.ndim + 1))
     logs = np.empty(len(strengths))
-    for block in _blocks(len(strengths), spread.size):
+    for block in _blocks(len(strengths), spread.size, at_once):
         total = np.multiply.outer(strengths[block], spread) + variance
         logs[block] = -0.5 * (np.log(total) + squares / total).sum(axis=inside)
     return logs
@@ -495,9 +507,9 @@ def spread_of(bases: Sequence[Basis]) -> float:
     return math.prod(basis.spread for basis in bases)
 
 
-def _blocks(n_strengths: int, n_cells: int) -> list[slice]:
-    at_once = max(1, _AT_ONCE // n_cells)
-    return [slice(first, first + at_once) for first in range(0, n_strengths, at_once)]
+def _blocks(n_strengths: int, n_cells: int, at_once: int) -> list[slice]:
+    some = max(1, at_once // n_cells)
+    return [slice(first, first + some) for first in range(0, n_strengths, some)]
 
 
 def along_axes(table: Floats, matrices: Sequence[Floats]) -> Floats:
@@ -512,9 +524,11 @@ def _updated(
     bases: Sequence[Basis],
     posteriors: Mapping[Group, _Posterior],
     alike: Sequence[Sequence[int]],
+    *,
+    prior_of_a_code: float = _PRIOR_OF_A_CODE,
 ) -> list[Floats]:
     """The covariances of all columns from the posteriors of their pairs."""
-    weights = [max(_PRIOR_WEIGHT, _PRIOR_OF_A_CODE * len(c)) for c in start]
+    weights = [max(_PRIOR_WEIGHT, prior_of_a_code * len(c)) for c in start]
     sums = [weight * c for weight, c in zip(weights, start, strict=True)]
     for (a, b), p in posteriors.items():
         moments = (p.mean, p.variance), (p.mean.T, p.variance.T)
@@ -563,12 +577,16 @@ class Model:
     alike: AlikePlaces = field(default_factory=AlikePlaces)
 
     @classmethod
-    def of(cls, released: NoisyMarginals, *, carried: bool = True) -> Model:
+    def of(
+        cls, released: NoisyMarginals, *, carried: bool = True, strong: float = _STRONG
+    ) -> Model:
         """Denoised tables, consistent in their one-way margins.
 
         Args:
             released: What was measured.
             carried: Whether its prior, if it has one, is used.
+            strong: The evidence at which a score speaks for a pair of the prior where the measured
+                pairs do not: a logarithm.
         """
         boxes = boxes_of(released.domain)
         residuals = released.residuals()
@@ -606,7 +624,7 @@ class Model:
             # the measured pairs do not bear the prior out.
             if pair in residuals.values or score is None:
                 continue
-            if score.gain(scores[pair]) + odds > (0.0 if odds > 0 else _STRONG):
+            if score.gain(scores[pair]) + odds > (0.0 if odds > 0 else strong):
                 nearer.add(pair)
         possible: dict[Group, Booleans] = {
             pair: possible_cells(pair, released.sizes, boxes) for pair in pairs

@@ -88,15 +88,15 @@ class LatentClasses:
         """Whether all columns of a group are described."""
         return set(group) <= set(self.columns)
 
-    def table(self, group: Group) -> Floats:
+    def table(self, group: Group, *, at_once: int = _AT_ONCE) -> Floats:
         """Shares of a described group's cells, on average over the starts."""
         places = [self.columns.index(column) for column in group]
         total: Floats = np.zeros(())
         for weights, given in self.fits:
             *first, last = (given[place] for place in places)
-            at_once = max(1, _AT_ONCE // math.prod(map(len, first)))
-            for block in range(0, len(weights), at_once):
-                inside = slice(block, block + at_once)
+            some = max(1, at_once // math.prod(map(len, first)))
+            for block in range(0, len(weights), some):
+                inside = slice(block, block + some)
                 joint = weights[inside]
                 for shares in first:
                     joint = joint[..., None, :] * shares[:, inside]

@@ -96,6 +96,8 @@ def refined(
     predicted: Mapping[Group, Predicted],
     margins: Sequence[Floats],
     possible: Mapping[Group, Booleans],
+    *,
+    first: tuple[float, ...] = _FIRST,
 ) -> dict[Group, Floats]:
     """Tables of records with the given margins.
 
@@ -103,8 +105,9 @@ def refined(
         predicted: Of every measured pair.
         margins: Records of each column's cells, float64[k].
         possible: Of every measured pair the cells that no structural zero excludes.
+        first: How often each is the case in a pair below its noise, before any is seen.
     """
-    shares = shares_of_cells(predicted)
+    shares = shares_of_cells(predicted, first)
     tables: dict[Group, Floats] = {}
     for (a, b), each in predicted.items():
         posterior = _likelihoods(each) * shares[a, b][:, None]
@@ -144,7 +147,9 @@ def _likelihoods(each: Predicted) -> Floats:
     return likelihoods
 
 
-def shares_of_cells(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]:
+def shares_of_cells(
+    predicted: Mapping[Group, Predicted], first: tuple[float, ...] = _FIRST
+) -> dict[Group, Floats]:
     """How often each is the case, by pair, drawn towards all pairs together."""
     parts = {}
     for pair, table in predicted.items():
@@ -153,7 +158,7 @@ def shares_of_cells(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]
         parts[pair] = each[:, ::step].copy()  # not a view, which would keep the whole
     pooled = np.full(1 + len(FACTORS), 1 / (1 + len(FACTORS)))
     shares = {
-        pair: np.array(_FIRST)
+        pair: np.array(first)
         if table.measured.mean() < _HIDDEN * math.sqrt(table.variance)
         else pooled
         for pair, table in predicted.items()

@@ -517,6 +517,8 @@ def swap_towards(
     counts: dict[Group, Integers] | None = None,
     columns: Collection[int] | None = None,
     in_turn: bool = False,
+    least_visits: int = LEAST_VISITS,
+    least_block: int = LEAST_BLOCK,
 ) -> int:
     """Swap in place; one-way tables and tied pairs stay as they are.
 
@@ -536,6 +538,8 @@ def swap_towards(
         counts: Tables of the records as far as they are known; afterwards those of all targets.
         columns: What moves, with the columns that are tied to it; by default all.
         in_turn: Whether a round goes on where the one before ended; else it begins anywhere.
+        least_visits: Records that a round visits at least, of as many as there are.
+        least_block: Records of a block, at least: files of fewer are swapped as a whole.
 
     Returns:
         The number of rounds that were made: a sweep, or in long files a part of one.
@@ -552,9 +556,9 @@ def swap_towards(
         np.array([round(t.weight * 64) for t in targets], dtype=np.float64),
         [t.table.size for t in targets],
     )
-    visits = min(n, max(LEAST_VISITS, n // (PARTS_IN_TURN if in_turn else PARTS)))
+    visits = min(n, max(least_visits, n // (PARTS_IN_TURN if in_turn else PARTS)))
     # Records that agree in a tied column may be too rare in a block.
-    divided = n >= BLOCKS * LEAST_BLOCK and len(weights) <= MOST_BLOCK_CELLS and not tied
+    divided = n >= BLOCKS * least_block and len(weights) <= MOST_BLOCK_CELLS and not tied
     coarse = (COARSE * UNIT) ** 2 * weights.sum()
     rounds = -(-sweeps * n // visits)
     before = _distance(weights, layout.gaps)
@@ -586,13 +590,18 @@ class _Sweep:
 
     @classmethod
     def of(
-        cls, layout: _Layout, moves: Sequence[tuple[Group, Group]], boxes: Sequence[Box] = ()
+        cls,
+        layout: _Layout,
+        moves: Sequence[tuple[Group, Group]],
+        boxes: Sequence[Box] = (),
+        *,
+        most_matched: int = MOST_MATCHED,
     ) -> _Sweep:
         moved_tables = []
         for moved, fixed in moves:
             matched = len(moved) == 1 and not fixed
             tables = layout.move_of_column(moved) if matched else ()
-            if not matched or tables[0] > MOST_MATCHED:
+            if not matched or tables[0] > most_matched:
                 matched, tables = False, layout.move(moved)
             if len(tables[-1]):
                 broken = [box for box in boxes if {*moved} & {*box.columns} and not box.implied]

@@ -269,6 +269,10 @@ def _is_first(group: Group, clear: Collection[Group]) -> bool:
     return group in clear or len(group) > 2
 
 
+TargetsOf = Callable[..., tuple[list[TargetTable], list[TargetTable]]]
+"""Of a copy what it is to meet first, and what then: ``drawn_targets``."""
+
+
 def synthesise(
     model: Model,
     n_records: int,
@@ -280,6 +284,7 @@ def synthesise(
     sweeps: int = 15,
     floor: float | None = None,
     copied: Beginning | None = None,
+    targets_of: TargetsOf | None = None,
 ) -> NDArray[Any]:
     """Codes unsigned[n_records, d] near to the model's tables.
 
@@ -295,6 +300,7 @@ def synthesise(
             copies it is always that.
         copied: For a copy, what it begins with; by default records are drawn along a tree. How
             three columns interact is drawn in a copy.
+        targets_of: What a copy is to meet: by default ``drawn_targets``.
     """
     known = known or {}
     m = n_records
@@ -332,7 +338,8 @@ def synthesise(
             of_persons = targets_of_persons(model, m, presence)
             swap([*wanted, *of_persons], sweeps=sweeps, columns=presence.columns)
         return codes
-    first, then = drawn_targets(model, m, known, boxes, copied.clear, rng, presence)
+    drawn = targets_of or drawn_targets
+    first, then = drawn(model, m, known, boxes, copied.clear, rng, presence)
     error = sum(each.weight * model.errors.get(each.group, 0.0) for each in first) * m**2
     counts = copied.counts_of(codes)
     swap = functools.partial(swap, counts=counts, in_turn=True)

@@ -98,6 +98,7 @@ class PriorAnalyses(Analyses):
 
     Attributes:
         released: The release, which has a prior.
+        draws: How many of the combined tables the intervals are read from.
 
     Raises:
         QueryError: By its methods: a population or weights are asked for, or a column has no
@@ -105,6 +106,7 @@ class PriorAnalyses(Analyses):
     """
 
     released: NoisyMarginals
+    draws: int = DRAWS
 
     @functools.cached_property
     def _draws(self) -> Sequence[Analyses]:
@@ -123,7 +125,7 @@ class PriorAnalyses(Analyses):
                 residuals=Residuals(self.residuals.sizes, _Drawn(posterior, (seed, number)), exact),
                 confidence=self.confidence,
             )
-            for number in range(DRAWS)
+            for number in range(self.draws)
         ]
 
     def mean(self, name: str, where: Kept) -> Interval:

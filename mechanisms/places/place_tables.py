@@ -385,6 +385,8 @@ class PlaceTables:
     adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     drawn_records: ClassVar[None] = None
     published_as: ClassVar[str] = "tables_of_places"
+    merged: ClassVar[type[Merged]] = Merged
+    filter: ClassVar[type[GdpFilter]] = GdpFilter
 
     mu: Fraction
     unit_records: int
@@ -494,7 +496,7 @@ class PlaceTables:
         """By group and bits of ``Merged`` the scale of the noise, in grid steps."""
         found: dict[Group, dict[int, Fraction]] = {}
         for group, own in by_group(self.tables).items():
-            merged = Merged.of(self.places.tree, [self.tables[place].level for place in own])
+            merged = self.merged.of(self.places.tree, [self.tables[place].level for place in own])
             masks = {int(mask) for each in merged.measured for mask in np.unique(each)} - {0}
             found[group] = {
                 mask: scale_of(self.sensitivity_squared, self.amount(group, mask))
@@ -508,13 +510,13 @@ class PlaceTables:
         """The private step; charge the ledger before building ``rng``."""
         tree, scales, groups = self.places.tree, self.scales(), by_group(self.tables)
         alike = {
-            group: Merged.of(tree, [self.tables[each].level for each in own])
+            group: self.merged.of(tree, [self.tables[each].level for each in own])
             for group, own in groups.items()
         }
         spent = sum(
             (self._dearest(merged, scales[group]) for group, merged in alike.items()), Fraction(0)
         )
-        GdpFilter(self.mu**2).spend(1, 1 / spent)
+        self.filter(self.mu**2).spend(1, 1 / spent)
         values = [
             coded.room((tree.sizes[table.level], *(self.sizes[c] for c in table.group)))
             for table in self.tables

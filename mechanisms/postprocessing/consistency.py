@@ -382,7 +382,9 @@ _MARGIN_TOLERANCE = 1e-9
 _MOST_STEPS = 1000
 
 
-def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[Floats]:
+def project_consistently(
+    tables: Sequence[NoisyTable], *, total: float, most_steps: int = _MOST_STEPS
+) -> list[Floats]:
     """The nearest non-negative tables that agree and add up to the total.
 
     Source: module text.
@@ -391,7 +393,7 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
         return [np.zeros_like(table.estimates) for table in tables]
     last = multipliers = [np.zeros_like(table.estimates) for table in tables]
     momentum = 1.0
-    for _ in range(_MOST_STEPS):
+    for _ in range(most_steps):
         lifted = [
             NoisyTable(table.domain, table.estimates + m, table.variance)
             for table, m in zip(tables, multipliers, strict=True)

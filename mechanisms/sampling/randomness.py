@@ -346,7 +346,7 @@ def discrete_gaussian(sigma: Fraction, size: int, rng: np.random.Generator) -> I
     return noise
 
 
-def _accepted(sigma: Fraction, n: int, rng: np.random.Generator) -> Integers:
+def _accepted(sigma: Fraction, n: int, rng: np.random.Generator, *, band: float = BAND) -> Integers:
     """Those of n proposals that are accepted."""
     width = math.ceil(sigma)
     words = rng.integers(0, 2**_WORD, n, dtype=np.uint64)
@@ -358,7 +358,7 @@ def _accepted(sigma: Fraction, n: int, rng: np.random.Generator) -> Integers:
     chances = approximate(sizes, k, sigma)
     away = uniform * 2.0**-_BITS - chances
     kept, negative = away < 0, (words & np.uint64(1)).astype(bool)
-    for i in np.flatnonzero((np.abs(away) <= BAND) & (k >= 0)).tolist():
+    for i in np.flatnonzero((np.abs(away) <= band) & (k >= 0)).tolist():
         kept[i] = _is_below(int(uniform[i]), _BITS, int(sizes[i]), int(k[i]), sigma, rng)
     for i in np.flatnonzero(k < 0).tolist():
         more = _ZEROS

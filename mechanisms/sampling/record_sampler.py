@@ -293,11 +293,15 @@ _BUCKETS = 16  # a cell
 class BootstrapSampler:
     """Draws resamples of one table of counts; what they share is made once."""
 
-    def __init__(self, counts: Codes) -> None:
+    def __init__(
+        self, counts: Codes, *, largest_part: int = _LARGEST_PART, block: int = _BLOCK
+    ) -> None:
         """Make the tables.
 
         Args:
             counts: int64[k], the records of each cell.
+            largest_part: Up to here each count has a table of its own.
+            block: Draws at a time.
 
         Raises:
             RecordsError: They are not between 1 and 2**40 in all.
@@ -307,7 +311,8 @@ class BootstrapSampler:
             raise RecordsError("A bootstrap needs between 1 and 2**40 records.")
         self._n, self._k = n, len(counts)
         self._records = _Records(counts)
-        self._cells, multiples = _parts(counts)
+        self._block = block
+        self._cells, multiples = _parts(counts, largest_part)
         occurs = np.bincount(multiples) > 0
         distinct, self._tables = np.flatnonzero(occurs), np.cumsum(occurs)[multiples] - 1
         self._poisson = PoissonTables(_rate(n), distinct)
@@ -340,7 +345,7 @@ class BootstrapSampler:
         replicates = len(found)
         if not self._alike:
             found[:] = 0
-        step = max(1, _BLOCK // replicates)
+        step = max(1, self._block // replicates)
         for start in range(0, len(self._cells), step):
             cells = self._cells[start : start + step]
             drawn = self._poisson.draw(self._tables[start : start + step], replicates, rng)
@@ -387,14 +392,14 @@ def _rate(n: int) -> float:
     return max(0.25, most / (1 << _RATE_BITS))
 
 
-def _parts(counts: Codes) -> tuple[Codes, Codes]:
+def _parts(counts: Codes, largest_part: int = _LARGEST_PART) -> tuple[Codes, Codes]:
     """Cells int64[j], ascending, and numbers of records int64[j] that their counts are cut into.
 
-    What a count has above _LARGEST_PART is cut into powers of two up to LARGEST_MULTIPLE.
+    What a count has above the largest part is cut into powers of two up to LARGEST_MULTIPLE.
     """
     cells = [np.arange(len(counts))]
-    records = [counts % _LARGEST_PART]
-    size = _LARGEST_PART
+    records = [counts % largest_part]
+    size = largest_part
     while size <= LARGEST_MULTIPLE and np.any(counts >= size):
         times = counts // size if size == LARGEST_MULTIPLE else counts // size % 2
         cells.append(np.repeat(np.arange(len(counts)), times))

@@ -299,11 +299,13 @@ def is_walk(noise: DiscreteNoise) -> bool:
     return not noise.laplace and noise.scale >= _LEAST_GAUSSIAN
 
 
-def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
+def of_noise(
+    noise: DiscreteNoise, n_cells: int, end: int = 0, *, most_walk: int = _MOST_WALK
+) -> Strays | None:
     """How far independent noise of the sum ``end`` strays; None if no bound is known."""
     slanted: Floats = np.arange(1, n_cells + 1, dtype=np.float64) * (end / n_cells)
     spread = noise.sd * math.sqrt(n_cells)
-    if walked := _walk(noise, n_cells, end):
+    if walked := _walk(noise, n_cells, end, most_walk):
         return Strays(slanted, walked, spread)
     if is_walk(noise):
         return Strays(slanted, bridge_tail(n_cells * noise.scale**2), spread)
@@ -334,10 +336,10 @@ def of_draws(draws: int, total: float, n_cells: int) -> Strays:
     return Strays(np.zeros(n_cells), tail, total / math.sqrt(draws))
 
 
-def _walk(noise: DiscreteNoise, n_cells: int, end: int) -> Tail | None:
+def _walk(noise: DiscreteNoise, n_cells: int, end: int, most: int) -> Tail | None:
     """The exact law of the largest distance from i end/K; None where that takes too long."""
     width = math.ceil(2 + 3.2 * noise.sd * math.sqrt(n_cells) * (1.5 if noise.laplace else 1))
-    if n_cells * width > _MOST_WALK or abs(end) > width:
+    if n_cells * width > most or abs(end) > width:
         return None
     law = _law_of_sum(noise, n_cells)
     if law is None or law[abs(end)] < _SEEN:

@@ -210,11 +210,13 @@ def _share_band(law: CellLaw, released: Codes, level: float) -> Limits:
     return with_total(*share_limits(law, released, level), 1.0)
 
 
-def share_limits(law: CellLaw, released: Codes, level: float) -> Limits:
+def share_limits(
+    law: CellLaw, released: Codes, level: float, *, most_values: int = _MOST_VALUES
+) -> Limits:
     """Limits of the shares of any of the cells, before the total is used."""
     values, places = np.unique(released, return_inverse=True)
     alpha = (1 - level) / (2 * law.n_cells) * (1 - MARGIN)
-    chosen = np.unique(np.rint(np.linspace(0, len(values) - 1, min(_MOST_VALUES, len(values)))))
+    chosen = np.unique(np.rint(np.linspace(0, len(values) - 1, min(most_values, len(values)))))
     listed = values[chosen.astype(np.int64)].astype(np.float64)
     below = np.searchsorted(listed, values, side="right") - 1
     above = np.searchsorted(listed, values, side="left")

@@ -442,6 +442,8 @@ def draw_counts(
     records: int,
     rng: np.random.Generator,
     progress: Progress | None = None,
+    *,
+    chunk: int = _CHUNK,
 ) -> ContingencyTable:
     """Counts per cell of iid draws, possible cell j having weight h_j + pseudocount.
 
@@ -455,17 +457,18 @@ def draw_counts(
         records: Number of draws m >= 0.
         rng: Source of bits; cryptographic in production.
         progress: Called with the number of records drawn after each chunk.
+        chunk: Records drawn at a time.
 
     Returns:
         A table of the same domain whose counts add up to ``records``.
     """
     cells, bounds = table.cells, np.cumsum(table.counts)
     from_data = np.zeros(len(cells), dtype=np.int64)
-    from_domain = _Tally(table.domain.n_cells)
+    from_domain = _Tally(table.domain.n_cells, chunk)
     draw = _uniform_ranks(table, pseudocount, rng)
     remaining = records
     while remaining:
-        size = min(remaining, _CHUNK)
+        size = min(remaining, chunk)
         ranks, uniform_cells = draw(size)
         ranks.sort()
         if len(bounds) <= len(ranks):
@@ -553,6 +556,7 @@ class _Tally:
     """Counts per cell of arrays of cells, in memory of the distinct cells seen."""
 
     n_cells: int
+    chunk: int
     dense: Codes | None = None
     parts: list[tuple[Codes, Codes]] = field(default_factory=list)
     pending: int = 0
@@ -560,14 +564,14 @@ class _Tally:
     def add(self, cells: Codes) -> None:
         if not len(cells):
             return
-        if self.n_cells <= _CHUNK:  # fits where a chunk of draws fits
+        if self.n_cells <= self.chunk:  # fits where a chunk of draws fits
             counts = np.bincount(cells, minlength=self.n_cells)
             self.dense = counts if self.dense is None else self.dense + counts
             return
         cells.sort()
         self.parts.append(_run_lengths(cells))
         self.pending += len(self.parts[-1][0])
-        if self.pending > 2 * len(self.parts[0][0]) + _CHUNK:
+        if self.pending > 2 * len(self.parts[0][0]) + self.chunk:
             self._merge()
 
     def _merge(self) -> None:

@@ -420,13 +420,18 @@ class Density(SmoothedDraws):
         return PureLoss(Fraction(bounds.upper))
 
     def release(
-        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+        self,
+        table: ContingencyTable,
+        rng: Randomness,
+        progress: Progress | None = None,
+        *,
+        chunk: int = _CHUNK,
     ) -> ContingencyTable:
-        """Draw the records, held as counts per drawn cell."""
+        """Draw the records, so many at a time, held as counts per drawn cell."""
         counts = dense_counts(table)
         kernel, drawn = self.kernel(len(counts)), np.zeros_like(counts)
-        for start in range(0, self.records, _CHUNK):
-            size = min(_CHUNK, self.records - start)
+        for start in range(0, self.records, chunk):
+            size = min(chunk, self.records - start)
             drawn += sample_density(counts, kernel, self.uniform, size, rng)
             if progress is not None:
                 progress(size)

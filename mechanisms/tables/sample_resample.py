@@ -152,7 +152,12 @@ def cramer_von_mises_scores(counts: Codes, candidates: Codes) -> Scores:
 
 
 def feature_scores(
-    counts: Codes, candidates: Codes, features: Codes, candidate_features: Codes | None = None
+    counts: Codes,
+    candidates: Codes,
+    features: Codes,
+    candidate_features: Codes | None = None,
+    *,
+    most_paired: int = _MOST_PAIRED,
 ) -> Scores:
     """Distances of mean features over Delta = D/n: |k phi h - n phi' z| / (k D)."""
     other = features if candidate_features is None else candidate_features
@@ -163,14 +168,14 @@ def feature_scores(
     gaps = data - n * (candidates.astype(kind) @ other.astype(kind).T)
     gaps = gaps.astype(object)
     # With D = 0 the data cannot change the score, and any scale will do.
-    square = max(_diameter_square(features), 1)
+    square = max(_diameter_square(features, most_paired), 1)
     return Scores([int(value) for value in (gaps * gaps).sum(axis=1)], k * k * square, True)
 
 
-def _diameter_square(features: Codes) -> int:
+def _diameter_square(features: Codes, most_paired: int) -> int:
     """D^2, the largest square distance of two cells' features, or a bound on it."""
     p, s = features.shape
-    if s <= _MOST_PAIRED and 4 * p * max(int(np.abs(features).max(initial=0)), 1) ** 2 < _WORD:
+    if s <= most_paired and 4 * p * max(int(np.abs(features).max(initial=0)), 1) ** 2 < _WORD:
         products = features.T @ features
         norms = products.diagonal()
         return int((norms[:, np.newaxis] + norms - 2 * products).max())

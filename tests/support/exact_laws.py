@@ -193,7 +193,7 @@ def _(mechanism: MeanEstimate) -> Noise:
 @noise_of.register
 def _(mechanism: PairEstimate) -> Noise:
     sds = {"sums": mechanism.moments.noise.sigma}
-    return Noise(sds, _FINE.format("several sums, see test_moment_designs.py"))
+    return Noise(sds, _FINE.format("several sums, see test_pair_moments.py"))
 
 
 @noise_of.register

@@ -155,16 +155,23 @@ class Counted:
         raise AssertionError("the private size was read")
 
 
+class Unread(ContingencyTable):
+    """A table whose number of records nobody may read."""
+
+    @property
+    def n_records(self) -> int:
+        raise AssertionError("the size was read")
+
+
 @pytest.mark.parametrize("name", SERVING)
-def test_no_release_reads_the_number_of_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_release_reads_the_number_of_records(name: str) -> None:
     found = case(name)
     mechanism, private = found.calibrated(adjacency=ADDED), found.private
     rng, n_records = SeededRandomness(np.random.PCG64(1)), found.n_records
-    unread = property(lambda self: (_ for _ in ()).throw(AssertionError("the size was read")))
     if mechanism.needs == "columns":
         private = Counted(private)
     else:
-        monkeypatch.setattr(ContingencyTable, "n_records", unread)
+        private = Unread(private.domain, private.cells, private.counts)
     total = mechanism.total(mechanism.release(private, rng))
     assert abs(total.value - n_records) < 8 * math.sqrt(total.variance)
     if mechanism.needs == "columns":  # twin: under replace-one it is read, being public
@@ -177,7 +184,7 @@ def test_the_estimated_total_has_its_stated_variance(name: str) -> None:
     found = case(name)
     mechanism, private = found.calibrated(adjacency=ADDED), found.private
     rng = SeededRandomness(np.random.PCG64(7))
-    totals = [mechanism.total(mechanism.release(private, rng)) for _ in range(200)]
+    totals = [mechanism.total(mechanism.release(private, rng)) for _ in range(90)]
     scaled = [(each.value - found.n_records) / math.sqrt(each.variance) for each in totals]
     assert abs(np.mean(scaled)) < 5 / math.sqrt(len(scaled))
     assert 0.75 < np.std(scaled) < 1.25

@@ -29,7 +29,7 @@ from statpress.mechanisms.tables.bootstrap import Bootstrap
 from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable
 from statpress.tasks.release.entropy import SeededRandomness
 
-RUNS = 2000
+RUNS = 1000
 
 
 @pytest.mark.parametrize("rates", [(0.3, 0.3), (0.1, 0.4), (0.02, 0.0), (0.001, 0.0)])

@@ -98,11 +98,8 @@ def test_the_walk_of_few_cells_is_exact(noise: DiscreteNoise, end: int) -> None:
 
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("end", [0, 1, -2])
-def test_reflection_bounds_it(
-    noise: DiscreteNoise, end: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(band_limits, "_MOST_WALK", 0)
-    strays = of_noise(noise, 4, end)
+def test_reflection_bounds_it(noise: DiscreteNoise, end: int) -> None:
+    strays = of_noise(noise, 4, end, most_walk=0)
     assert strays is not None
     for sums, masses in exact_tails(noise, end):
         exact = beyond(strays, sums, masses)
@@ -241,13 +238,10 @@ def test_the_total_narrows_limits_and_contradicts_none() -> None:
     assert bands.with_total(*missed, 10.0) == missed
 
 
-def test_more_values_than_are_searched_are_rounded_outwards(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_more_values_than_are_searched_are_rounded_outwards() -> None:
     law, y = NoisyCells(DiscreteNoise(3.0), 500, 40), np.arange(-10, 120, 3)
     each = bands.share_limits(law, y, LEVEL)
-    monkeypatch.setattr(bands, "_MOST_VALUES", 12)
-    some = bands.share_limits(law, y, LEVEL)
+    some = bands.share_limits(law, y, LEVEL, most_values=12)
     assert np.all(some[0] <= each[0]) and np.all(some[1] >= each[1])
     assert np.any(some[0] < each[0]) and some[0][0] == each[0][0]
 

@@ -85,17 +85,15 @@ def test_linear_functions_are_fixed_points(dimensions: int, order: int) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-def test_points_in_batches_agree_with_the_sum_over_the_lattice(
-    dimensions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bernstein_polynomials, "_BATCH_VALUES", 100)
+def test_points_in_batches_agree_with_the_sum_over_the_lattice(dimensions: int) -> None:
     rng = np.random.default_rng(2)
     values, points = rng.normal(size=(4,) * dimensions), rng.random((37, dimensions))
     one = [iterated_basis(3, 3, points[:, axis]) for axis in range(dimensions)]
     slow = np.zeros(len(points))
     for index in itertools.product(range(4), repeat=dimensions):
         slow += values[index] * math.prod(one[axis][v] for axis, v in enumerate(index))
-    np.testing.assert_allclose(evaluate(values, points, 3), slow, atol=1e-12)
+    found = evaluate(values, points, 3, batch_values=100)
+    np.testing.assert_allclose(found, slow, atol=1e-12)
     axes = [rng.random(m) for m in range(2, 2 + dimensions)]
     grid = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
     np.testing.assert_allclose(

@@ -11,7 +11,6 @@ from flint import ctx
 from neighbouring import moved, tables
 from numpy.typing import NDArray
 
-from statpress.mechanisms.tables import sample_resample as candidates
 from statpress.mechanisms.tables.sample_resample import (
     Scores,
     choose_candidate,
@@ -141,12 +140,11 @@ def test_series_distance_is_that_of_the_densities() -> None:
     assert delta <= 2 * math.sqrt(2) * math.sqrt(terms) / 10 <= 2 * 2 * terms / 10  # Lemma 17
 
 
-def test_sensitivity_of_features_of_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sensitivity_of_features_of_many_cells() -> None:
     """Where pairs are too many, or too large, the ranges bound the distance of any two."""
     h, z, phi = np.eye(1, 60, dtype=np.int64)[0], np.eye(60, dtype=np.int64), series_features(60, 4)
     exact = feature_scores(h, z, phi)
-    monkeypatch.setattr(candidates, "_MOST_PAIRED", 59)
-    bound = feature_scores(h, z, phi)
+    bound = feature_scores(h, z, phi, most_paired=59)
     assert exact.numerators == bound.numerators
     assert exact.denominator < bound.denominator < 2.1 * exact.denominator
     ranges = phi.max(axis=1) - phi.min(axis=1)

@@ -1,5 +1,7 @@
 """Composition against brute-force convolution, exact formulas and broken twins."""
 
+from __future__ import annotations
+
 import itertools
 import logging
 import math
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +25,7 @@ from statpress.mechanisms.accounting.composition import ComposedLoss, compose, c
 from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import fast_length, power, product
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
@@ -229,40 +233,29 @@ def test_rho_and_divergences_add() -> None:
     assert composed.rho.upper >= sum(p.rho.lower for p in parts)
 
 
-@pytest.mark.usefixtures("fresh")
-def test_optimistic_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = privacy_loss_distributions._grid.__wrapped__
+def test_roundings_of_the_losses_are_caught() -> None:
+    """Twins: rounded down without what passes the end, and up by whole intervals.
 
-    def broken(part: PrivacyLoss, h: float) -> Any:
-        grid = honest(part, h)
-        return privacy_loss_distributions._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
-
+    Of the latter the excess is n intervals, which connecting the dots avoids.
+    """
     parts = [PureLoss(F(1, 10))] * 50
+    (counts,), h = ((parts[0], 50),), 2.0**-9
     exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
-    assert compose(parts).epsilon(1e-6).upper >= exact
-    privacy_loss_distributions.account.cache_clear()
-    monkeypatch.setattr(privacy_loss_distributions, "_grid", broken)
-    assert compose(parts).epsilon(1e-6).upper < exact
 
+    def down(part: PrivacyLoss, h: float) -> Any:
+        grid = privacy_loss_distributions._grid(part, h)
+        return replace(grid, first=grid.first - 1, infinite=0.0, above=0.0, below=0.0)
 
-@pytest.mark.usefixtures("fresh")
-def test_rounding_up_by_whole_intervals_breaks_the_one_percent_rule(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An excess of n intervals, which connecting the dots avoids."""
-    honest = privacy_loss_distributions._grid.__wrapped__
+    def up(part: PrivacyLoss, h: float) -> Any:
+        grid = privacy_loss_distributions._grid(part, h)
+        return replace(grid, first=grid.first + 1, above=0.0, below=0.0)
 
-    def broken(part: PrivacyLoss, h: float) -> Any:
-        grid = honest(part, h)
-        return privacy_loss_distributions._Grid(
-            grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0
-        )
-
-    parts = [PureLoss(F(1, 10))] * 50
-    exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
-    monkeypatch.setattr(privacy_loss_distributions, "_grid", broken)
-    monkeypatch.setattr(ComposedLoss, "_interval", lambda self, e, d: self._coarse())
-    assert compose(parts).epsilon(1e-6).upper > 1.01 * exact
+    honest, optimistic, whole = (
+        privacy_loss_distributions.account((counts,), h, grid_of)
+        for grid_of in (privacy_loss_distributions._grid, down, up)
+    )
+    assert honest.upper(exact) >= 1e-6 > optimistic.upper(exact)
+    assert honest.upper(1.01 * exact) <= 1e-6 < whole.upper(1.01 * exact)
 
 
 def test_one_cell_in_place_of_two_is_caught() -> None:
@@ -272,22 +265,11 @@ def test_one_cell_in_place_of_two_is_caught() -> None:
     assert compose(broken).epsilon(1e-6).upper < 0.9 * exact
 
 
-def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = []
-    real = privacy_loss_distributions.power
-
-    def counted(masses: Any, times: int) -> Any:
-        seen.append(times)
-        return real(masses, times)
-
-    monkeypatch.setattr(privacy_loss_distributions, "power", counted)
+def test_fifty_parts_are_quick() -> None:
     forget()
     start = time.process_time()
     repeated = PureLoss(F(1, 31))
     compose([repeated] * 49 + [GaussianLoss(F(1, 3))]).epsilon(1e-6)
-    assert set(seen) == {49}
     different = [DiscreteLaplaceLoss(F(20 + k), 1, 2) for k in range(50)]
     compose(different).epsilon(1e-6)
     assert time.process_time() - start < 2.0
@@ -430,3 +412,30 @@ def test_a_delta_below_the_grid_s_noise_still_has_an_epsilon() -> None:
         assert math.isfinite(quick.upper)
         assert quick.upper <= 1.3 * fine.upper
         assert quick.upper >= fine.lower
+
+
+# The transforms of composition against SciPy's, whose lengths and bits they have
+
+
+def test_lengths_are_those_of_scipy() -> None:
+    from scipy.fft import next_fast_len
+
+    sizes = [*range(1, 700), *np.random.default_rng(1).integers(700, 10**6, 100).tolist()]
+    assert [fast_length(n) for n in sizes] == [next_fast_len(n) for n in sizes]
+    assert [fast_length(n, 5) for n in sizes] == [next_fast_len(n, True) for n in sizes]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1001, 4096, 30_001])
+def test_sums_have_the_bits_of_scipys_transform(size: int) -> None:
+    from scipy import fft
+
+    rng = np.random.default_rng(size)
+    one, two = (rng.dirichlet(np.full(size, 0.1)) for _ in range(2))
+    found = power(one, 3)
+    length = fast_length(max(len(found.masses), size))
+    whole = np.real(fft.ifft(fft.fft(one, length) ** 3))
+    assert np.array_equal(found.masses, np.roll(whole, -found.first)[: len(found.masses)])
+    if size > 1:
+        length = fast_length(2 * size - 1, 5)
+        whole = fft.irfft(fft.rfft(one, length) * fft.rfft(two, length), length)
+        assert np.array_equal(product(one, two), whole[: 2 * size - 1])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.marginals import copies, synthesis
 from statpress.mechanisms.marginals.allocation import copies_at_once
 from statpress.mechanisms.marginals.analyses import numbers_of
-from statpress.mechanisms.marginals.copies import Posterior, combined
+from statpress.mechanisms.marginals.copies import Copies, Posterior, combined
 from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import (
     ColumnGroup,
@@ -28,7 +28,12 @@ from statpress.mechanisms.marginals.marginals import (
     Microdata,
 )
 from statpress.mechanisms.marginals.residuals import NoisyMarginals
-from statpress.mechanisms.marginals.synthesis import Beginning, drawn_targets, one_way_counts
+from statpress.mechanisms.marginals.synthesis import (
+    Beginning,
+    TargetsOf,
+    drawn_targets,
+    one_way_counts,
+)
 from statpress.mechanisms.marginals.target_tables import tables_of
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.parallel import threads, using_threads
@@ -78,9 +83,9 @@ def of(made: Marginals, release: NoisyMarginals) -> tuple[Microdata, list[np.nda
 
 
 def test_they_are_as_many_records_and_no_two_are_alike_and_the_same_again() -> None:
-    made, release = drawn(population(np.random.default_rng(1)), 1.0, 1, copies=4)
+    made, release = drawn(population(np.random.default_rng(1)), 1.0, 1, copies=3)
     found, sets = of(made, release)
-    assert len(sets) == 4
+    assert len(sets) == 3
     single = np.column_stack(found.codes)
     assert all(each.shape == single.shape and each.dtype == single.dtype for each in sets)
     for one, other in itertools.combinations([single, *sets], 2):
@@ -195,13 +200,14 @@ def test_what_is_drawn_for_a_pair_that_was_not_measured_is_in_the_records(
     models = [posterior.draw(np.random.default_rng(seed)) for seed in range(20)]
     tables = np.std([covariance(model.pairs[0, 2]) for model in models], ddof=1)
 
-    def of_copies() -> float:
-        found = of(made, release)[1]
-        return float(np.std([np.cov(each[:, 0], each[:, 2])[0, 1] for each in found], ddof=1))
+    found = of(made, release)[0].copies
 
-    assert of_copies() > 0.5 * tables
-    monkeypatch.setattr(synthesis, "drawn_targets", lambda *given: (drawn_targets(*given)[0], []))
-    assert of_copies() < 0.3 * tables
+    def of_copies(targets_of: TargetsOf) -> float:
+        sets = replace(found, targets_of=targets_of).sets
+        return float(np.std([np.cov(each[:, 0], each[:, 2])[0, 1] for each in sets], ddof=1))
+
+    assert of_copies(drawn_targets) > 0.5 * tables
+    assert of_copies(lambda *given: (drawn_targets(*given)[0], [])) < 0.3 * tables
 
 
 def test_a_relation_that_stands_out_of_much_noise_is_clear(
@@ -219,9 +225,7 @@ def test_a_relation_that_stands_out_of_much_noise_is_clear(
     assert not Posterior.of(release, model).clear
 
 
-def test_a_nearly_certain_relation_is_not_broken_to_fit_noise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_nearly_certain_relation_is_not_broken_to_fit_noise() -> None:
     """Who does not work has no hours; were all tables alike, several in a hundred would."""
     rng = np.random.default_rng(8)
     works = rng.random(N) < 0.6
@@ -234,15 +238,18 @@ def test_a_nearly_certain_relation_is_not_broken_to_fit_noise(
     )
     made, release = drawn(codes.astype(np.uint8), 1.0, 8, columns=columns, copies=3)
 
-    def broken() -> float:
-        return float(
-            np.mean([(each[:, 0] > 0) != (each[:, 1] > 0) for each in of(made, release)[1]])
-        )
+    found = of(made, release)[0].copies
 
-    weighted = broken()
-    monkeypatch.setattr(synthesis, "MOST_WEIGHT", synthesis.LEAST_WEIGHT)
+    def alike(*given: Any) -> Any:
+        first, then = drawn_targets(*given)
+        return [replace(each, weight=synthesis.LEAST_WEIGHT) for each in first], then
+
+    weighted, twin = (
+        float(np.mean([(each[:, 0] > 0) != (each[:, 1] > 0) for each in copies.sets]))
+        for copies in (found, replace(found, targets_of=alike))
+    )
     assert weighted < 0.03
-    assert broken() > 0.06
+    assert twin > 0.06
 
 
 def test_a_drawn_model_has_its_margins() -> None:
@@ -309,31 +316,31 @@ def test_how_much_too_short_naive_intervals_are_is_what_the_copies_show() -> Non
         expected = combined([line.slope for line in lines], naive).standard_error
         assert slope == pytest.approx(expected / math.sqrt(np.mean(naive)))
     assert any(slope is not None for _, slope in copies.too_short.values())
-    none = dataclasses.replace(copies, number=0)
+    none = replace(copies, number=0)
     assert none.too_short == {}
 
 
-def test_few_copies_of_long_files_are_drawn_at_once_and_all_are_alike(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_few_copies_of_long_files_are_drawn_at_once_and_all_are_alike() -> None:
     """A copy in the making takes memory, of which forecasts have as much as they say."""
     assert copies_at_once((8,) * 5, 10**5) > 50
     assert copies_at_once((8,) * 5, 2 * 10**6) == 4
     assert copies_at_once((8,) * 5, 10**8) == 1
     codes = population(np.random.default_rng(1))[:, :3]
     made, release = drawn(codes, 1.0, 1, columns=COLUMNS[:3], copies=4)
-    alone = of(made, release)[1]
+    found = of(made, release)[0].copies
+    parts = {each.name: getattr(found, each.name) for each in fields(Copies)}
     left: list[int] = []
 
-    def seen(*arguments: Any, **further: Any) -> Any:
-        left.append(threads())  # of a copy that is drawn alone
-        return synthesis.synthesise(*arguments, **further)
+    class Seen(Copies):
+        def _drawn(self, *given: Any) -> Any:
+            left.append(threads())  # of a copy that is drawn alone
+            return super()._drawn(*given)
+
+    class OneByOne(Seen):
+        at_once = 1  # type: ignore[assignment]
 
     with using_threads(3):
-        monkeypatch.setattr(copies, "synthesise", seen)
-        together = of(made, release)[1]
-        monkeypatch.setattr(copies, "copies_at_once", lambda sizes, n: 1)
-        one_by_one = of(made, release)[1]
+        together, one_by_one = Seen(**parts).sets, OneByOne(**parts).sets
     assert left == [1] * 4 + [3] * 4
-    assert all(map(np.array_equal, together, alone))
-    assert all(map(np.array_equal, one_by_one, alone))
+    assert all(map(np.array_equal, together, found.sets))
+    assert all(map(np.array_equal, one_by_one, found.sets))

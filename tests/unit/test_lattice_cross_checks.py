@@ -1,11 +1,13 @@
 """The lattice accountant against enumeration, convolution, a binomial sum and dp-accounting."""
 
+import functools
 import itertools
 import logging
 import math
 from collections.abc import Iterator
 from fractions import Fraction
 from types import ModuleType
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -53,16 +55,23 @@ def test_neighbours_by_two_definitions(n: int, cells: int, c: int) -> None:
     assert replaced == set(neighbours(n, cells, c))
 
 
-def worst(n: int, n_cells: int, c: int, kappa: Fraction, m: int, epsilon: float) -> float:
-    """Largest hockey-stick divergence over all neighbouring pairs."""
-    laws = {
+@functools.cache
+def laws_of(n: int, n_cells: int, kappa: Fraction, m: int) -> dict[tuple[int, ...], Any]:
+    """What is released of every table."""
+    return {
         table: multinomial([(h + kappa) / (n + kappa * n_cells) for h in table], m)
         for table in tables(n, n_cells)
     }
+
+
+def worst(n: int, n_cells: int, c: int, kappa: Fraction, m: int, epsilon: float) -> float:
+    """Largest hockey-stick divergence over all neighbouring pairs."""
+    laws = laws_of(n, n_cells, kappa, m)
     factor = Fraction(math.exp(epsilon))
     return max(
         float(hockey_stick(laws[a], laws[b], factor))
         for a in laws
+        if tuple(sorted(a)) == a  # the others are these with their cells renamed
         for b in neighbours_by_replacing_records(a, c)
     )
 
@@ -181,8 +190,9 @@ def test_against_dp_accounting(kappa: int, m: int) -> None:
         assert theirs <= generous + 1e-9
 
 
-def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
-    """Brute-force convolution in exact fractions."""
+@functools.cache
+def convolved(loss: DrawsLoss) -> dict[int, Fraction]:
+    """Chances of the multiples of the step, by brute force in exact fractions."""
     rest = 1 - loss.up - loss.down
     pmf = {0: Fraction(1)}
     for _ in range(loss.draws):
@@ -191,12 +201,16 @@ def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
             for jump, weight in ((1, loss.up), (-1, loss.down), (0, rest)):
                 step[j + jump] = step.get(j + jump, Fraction(0)) + mass * weight
         pmf = step
+    return pmf
+
+
+def by_convolution(loss: DrawsLoss, epsilon: float) -> mpmath.mpf:
     ratio = loss.up / loss.down
     with mpmath.workdps(60):
         unit = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
         return sum(
             mpmath.mpf(mass.numerator) / mass.denominator * (1 - mpmath.exp(epsilon - unit * j))
-            for j, mass in pmf.items()
+            for j, mass in convolved(loss).items()
             if unit * j > epsilon
         )
 

@@ -51,7 +51,7 @@ def covered(known: Sequence[Coefficient], true: np.ndarray = TRUE) -> list[bool]
     "sigma", [*(pytest.param(s, marks=pytest.mark.nightly) for s in (0.0, 0.0005)), 0.002]
 )
 def test_wald_intervals_cover_as_often_as_they_say(sigma: float) -> None:
-    rng, runs = np.random.default_rng(5), 600
+    rng, runs = np.random.default_rng(5), 400
     known = [found(sigma, rng) for _ in range(runs)]
     assert all(each.standard_error is not None for one in known for each in one)
     share = np.mean([covered(one) for one in known], axis=0)
@@ -59,14 +59,14 @@ def test_wald_intervals_cover_as_often_as_they_say(sigma: float) -> None:
 
 
 def test_forgetting_the_noise_of_the_moments_is_caught_by_their_coverage() -> None:
-    rng, runs = np.random.default_rng(6), 400
+    rng, runs = np.random.default_rng(6), 250
     share = np.mean([covered(found(0.002, rng, stated=0.0)) for _ in range(runs)], axis=0)
     assert share[1:].max() < 0.9
 
 
 def test_forgetting_the_noise_of_the_predictors_moments_is_caught() -> None:
     """The twin takes the noise of those of the response only."""
-    rng, runs, every = np.random.default_rng(6), 400, noise_of(0.001)
+    rng, runs, every = np.random.default_rng(6), 250, noise_of(0.001)
     forgotten = every.copy()
     forgotten[:3, :3] = forgotten[:, :, :3, :3] = 0
     hits = np.zeros((2, 3))

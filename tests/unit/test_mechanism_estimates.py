@@ -24,7 +24,7 @@ from statpress.mechanisms.postprocessing.covariance import (
     MultinomialErrors,
 )
 
-RELEASES = 1200
+RELEASES = 800
 FOR_COUNTS = [name for name in NAMES if serves_counts(name)]
 ALL = pytest.mark.parametrize("name", FOR_COUNTS)
 Floats = np.ndarray[Any, np.dtype[np.float64]]

@@ -101,7 +101,7 @@ def test_no_attack_misses_less_than_is_stated(name: str) -> None:
         assert stated > least_missed(twin, float(alpha))
 
 
-@pytest.mark.parametrize("draws", [500, pytest.param(1500, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("draws", [300, pytest.param(1500, marks=pytest.mark.nightly)])
 @ENUMERATED
 def test_releases_follow_the_law(name: str, draws: int) -> None:
     found, counts = tiny_case(name), (2, 1, 0)

@@ -8,22 +8,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from statpress.mechanisms.accounting.losses import GaussianLoss
-from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.columns import Categorical, Integer, Total
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit, ZeroPattern
-from statpress.mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
-from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.errors import (
+    AmountError,
+    ConfigError,
+    DomainTooLargeError,
+    InfeasibleBudgetError,
+)
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.estimate import ESTIMATE
+from statpress.mechanisms.marginals.marginals import MarginalsKnobs
+from statpress.mechanisms.mechanism import Needs, Target
+from statpress.mechanisms.planning import charges
 from statpress.mechanisms.planning.charges import recompute_charge
-from statpress.mechanisms.planning.choice import Budget, ProductRequest, choose, gaussian_mu
+from statpress.mechanisms.planning.choice import (
+    Budget,
+    ProductRequest,
+    choose,
+    compare,
+    gaussian_mu,
+)
 from statpress.mechanisms.planning.plan import Plan
-from statpress.mechanisms.planning.planner import plan_release
+from statpress.mechanisms.planning.planner import _coded_domain, _joint_domains, plan_release
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.registry import REGISTRY
-from statpress.mechanisms.tables.bootstrap import BootstrapKnobs
-from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, AutoKnobs
+from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, AutoKnobs, CountsKind
+from statpress.mechanisms.tables.expected import projected_total_variation
 from statpress.mechanisms.tables.perturbed import PerturbedKnobs
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(5)))
@@ -413,3 +431,197 @@ def test_a_zero_and_the_absent_cell_do_not_make_up_for_each_other(mechanism: str
     one = replace(request(0, mechanism, 1), columns=("a",))
     with pytest.raises(ConfigError, match="impossible or stand for no value"):
         plan_release([one], domain=domain, privacy=units, budget=ONE)
+
+
+# Which joint tables a plan counts, and what is refused because it would need too large a one
+
+
+WIDE = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=999) for i in range(30)), absent=True)
+FRAME_COUNTED = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=100_000)
+N = 100_000
+BUDGET = Budget(epsilon=Decimal(1), delta=Decimal("1e-6"))
+
+
+class OfColumns:
+    """A mechanism that takes coded columns."""
+
+    needs: ClassVar[Needs] = "columns"
+
+
+JOINT: Any = Bootstrap
+COLUMNS: Any = OfColumns
+
+
+def names(*positions: int) -> tuple[str, ...]:
+    return tuple(f"c{i}" for i in positions)
+
+
+def needed(domain: Domain, *products: tuple[Any, tuple[str, ...]]) -> list[tuple[Any, Domain]]:
+    """Mechanisms with the domains of their products."""
+    return [(mechanism, domain.project(own)) for mechanism, own in products]
+
+
+def test_products_share_a_joint_table_as_long_as_it_fits() -> None:
+    small = Domain(WIDE.columns[:6])
+    products = needed(small, (JOINT, names(3, 1)), (JOINT, names(0, 5)))
+    (joint,) = _joint_domains(small, products, N)
+    assert joint == small.project(names(0, 1, 3, 5))
+    assert _coded_domain(small, products) is None
+
+    products = needed(WIDE, *((JOINT, names(*range(i, i + 4))) for i in range(0, 28, 2)))
+    found = _joint_domains(WIDE, products, N)
+    assert 1 < len(found) < len(products)
+    for _, own in products:
+        assert any(set(own.names) <= set(domain.names) for domain in found)
+    for domain in found:
+        domain.check_joint()
+        assert domain.absent
+        assert list(domain.names) == sorted(domain.names, key=WIDE.names.index)
+
+
+def test_padded_records_units_and_their_parts_and_totals_are_counted_apart() -> None:
+    own = WIDE.project(names(1))
+    units, total = replace(own, absent=False), Total(name="c1", of=own["c1"], lower=0, upper=9)
+    forms = [own, units, replace(units, parts=6), Domain((total,))]
+    assert _joint_domains(WIDE, [(JOINT, form) for form in [*forms, *forms]], N) == tuple(forms)
+
+
+def test_products_are_counted_apart_where_together_nearly_every_record_has_a_cell() -> None:
+    """Twin: with few records, or few cells, one table is as small as two."""
+    small = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(8)))
+    groups = names(0, 1, 2, 3), names(4, 5, 6, 7), names(3, 4)
+    products = needed(small, *((JOINT, group) for group in groups))
+    apart = _joint_domains(small, products, 10**8)
+    assert [domain.names for domain in apart] == [names(0, 1, 2, 3, 4), names(4, 5, 6, 7)]
+    assert len(_joint_domains(small, products, 10**4)) == 1
+    assert len(_joint_domains(small, products[::2], 10**8)) == 1
+
+
+def test_products_of_columns_need_no_joint_table() -> None:
+    products = needed(WIDE, (COLUMNS, names(7, 2)), (JOINT, names(1)), (COLUMNS, WIDE.names[3:]))
+    coded = _coded_domain(WIDE, products)
+    assert coded is not None and coded.names == names(*range(2, 30))
+    assert [domain.names for domain in _joint_domains(WIDE, products, N)] == [names(1)]
+    assert _joint_domains(WIDE, products[:1], N) == ()
+    assert (OfColumns.needs, Bootstrap.needs) == ("columns", "joint")
+
+
+def planned(mechanism: str, knobs: Any, columns: tuple[str, ...]) -> Plan:
+    request = ProductRequest(
+        name="people", kind=MICRODATA, mechanism=mechanism, knobs=knobs, columns=columns,
+        share=Decimal(1),
+    )  # fmt: skip
+    return plan_release(
+        [request], domain=Domain(WIDE.columns), privacy=FRAME_COUNTED, budget=BUDGET
+    )
+
+
+def test_a_product_is_refused_by_its_own_columns_alone() -> None:
+    made = planned("bootstrap", BootstrapKnobs(), names(0, 1))
+    assert made.joint == (made.domain,) == (Domain(WIDE.columns[:2]),)
+    assert made.coded is None
+    with pytest.raises(DomainTooLargeError, match=r"1\.000e.21 cells") as caught:
+        planned("bootstrap", BootstrapKnobs(), names(*range(7)))
+    assert caught.value.where == "people"
+    assert "c0 1,000" in str(caught.value) and "another mechanism" in str(caught.value)
+    with pytest.raises(InfeasibleBudgetError, match="joint table of these columns"):
+        planned("auto", AutoKnobs(), WIDE.names)
+
+
+def test_a_charge_for_a_joint_table_that_cannot_be_is_refused() -> None:
+    (product,) = planned("bootstrap", BootstrapKnobs(), names(0)).products
+    described = product.describe(FRAME_COUNTED) | {"n_cells": str(2**63 + 1)}
+    with pytest.raises(AmountError, match="more cells than any joint table"):
+        charges.described_loss(described)
+    (product,) = planned("marginals", MarginalsKnobs(), names(0)).products
+    described = product.describe(FRAME_COUNTED) | {"n_cells": str(2**63 + 1)}
+    assert charges.described_loss(described).delta(1.0).upper > 0  # it needs none
+
+
+# Choosing a mechanism: the figures it rests on, what it says, and what it refuses
+
+
+def target(delta: float, *, epsilon: float = 1.0, cells: int = 50, n: int = 10_000) -> Target:
+    return Target(epsilon=epsilon, delta=delta, n_records=n, n_cells=cells)
+
+
+def test_the_choice_follows_the_budget() -> None:
+    strict = choose(TABLE, AutoKnobs(), target(1e-9))
+    loose = choose(TABLE, AutoKnobs(), target(0.05))
+    assert (strict.mechanism, loose.mechanism) == ("laplace", "gaussian")
+    for choice in (strict, loose):
+        errors = [candidate.error("total_variation") for candidate in choice.candidates]
+        assert errors == sorted(errors)
+        assert f"{errors[0]:.4g}" in choice.reason()
+        assert choice.candidates[1].name in choice.reason()
+
+
+@pytest.mark.parametrize("minimise", ["total_variation", "kolmogorov_smirnov", "cell_sd"])
+def test_every_criterion_ranks_by_its_own_figure(minimise: str) -> None:
+    choice = choose(TABLE, AutoKnobs(minimise=minimise), target(1e-6))
+    best, *others = choice.candidates
+    assert all(best.error(choice.minimise) <= other.error(choice.minimise) for other in others)
+    assert minimise.replace("_", " ") in choice.reason()
+
+
+def test_a_mechanism_that_cannot_serve_says_why_and_comes_last() -> None:
+    choice = choose(TABLE, AutoKnobs(), target(0.0))
+    refused = next(c for c in choice.candidates if c.name == "gaussian")
+    assert refused.mechanism is None
+    assert "No scale" in refused.reason
+    assert choice.mechanism == "laplace"
+    estimates = {c.name for c in compare(ESTIMATE, EstimandKnobs(statistic="mean"), target(1e-6))}
+    assert "joint_moments" in estimates
+    assert "laplace" not in estimates
+
+
+def test_where_none_can_serve_every_reason_is_given() -> None:
+    hopeless = Target(epsilon=1e-16, delta=1e-300, n_records=10, n_cells=10**9)
+    with pytest.raises(InfeasibleBudgetError, match=r"No mechanism can serve .*: ") as refused:
+        choose(TABLE, AutoKnobs(minimise="cell_sd"), hopeless)
+    tried = {candidate.name for candidate in compare(TABLE, AutoKnobs(), hopeless)}
+    assert [name for name in tried if name not in str(refused.value)] == []
+
+
+def test_a_kind_without_mechanisms_is_refused() -> None:
+    with pytest.raises(InfeasibleBudgetError):
+        choose(CountsKind("nothing"), AutoKnobs(), target(1e-6))
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+@pytest.mark.parametrize("shape", ["uniform", "zipf", "tenth"])
+def test_the_expected_error_is_that_of_simulated_projections(laplace: bool, shape: str) -> None:
+    cells, n, sd = 2000, 20_000, 12.0
+    ranks = 1.0 / np.arange(1, cells + 1)
+    if shape == "uniform":
+        ranks[:] = 1
+    if shape == "tenth":
+        ranks[cells // 10 :] = 0
+    counts = n * ranks / ranks.sum()
+    rng = np.random.default_rng(7)
+    noise = (rng.laplace if laplace else rng.normal)(
+        0, sd / np.sqrt(2) if laplace else sd, (40, cells)
+    )
+    gaps = [np.abs(project_to_simplex(counts + z, n).values - counts).sum() for z in noise]
+    simulated = float(np.mean(gaps)) / (2 * n)
+
+    from statpress.mechanisms.tables import expected as expected_variation
+
+    weights, levels = expected_variation._shape(
+        shape == "uniform", cells // 10 if shape == "tenth" else cells, n
+    )
+    weights, levels = np.append(weights, cells - weights.sum()), np.append(levels, 0.0)
+    expected = expected_variation._variation(weights, levels, np.full_like(levels, sd), n, laplace)
+    assert expected == pytest.approx(simulated, rel=0.02)
+
+
+def test_more_noise_is_never_expected_to_be_better() -> None:
+    found = [
+        projected_total_variation(
+            lambda counts, sd=sd: np.full_like(counts, sd), n_records=1000, n_cells=100
+        )
+        for sd in (0.001, 1.0, 10.0, 100.0, 10_000.0)
+    ]
+    assert found == sorted(found)
+    assert found[0] < 1e-4
+    assert 0.5 < found[-1] <= 1

@@ -25,6 +25,11 @@ SEEDED = {"default_rng", "PCG64"}
 RANDOM = {"Generator", "BitGenerator", *SEEDED}  # of numpy.random; the rest is global state
 
 
+def last_name(node: ast.AST) -> str:
+    """Of ``np.random`` and ``random`` it is ``random``."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def impurities(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
@@ -32,9 +37,9 @@ def impurities(source: str) -> list[str]:
             found.append(node.id)
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             found.append(f"{node.attr}: {METHODS[node.attr]}")
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "random"):
+        if isinstance(node, ast.Attribute) and last_name(node.value) == "random":
             found += [] if node.attr in RANDOM else [f"{node.attr}: a global generator"]
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in SEEDED:
+        if isinstance(node, ast.Call) and last_name(node.func) in SEEDED:
             found += [] if node.args else ["a generator without a seed"]
     return found
 

@@ -1,5 +1,6 @@
 """Rényi divergences and zero-concentrated privacy against mpmath, closed forms, dp-accounting."""
 
+import functools
 import itertools
 import logging
 import math
@@ -19,7 +20,7 @@ from statpress.mechanisms.accounting.draws import DrawsLoss, _Draw
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40
-PROPERTY = settings(max_examples=80, deadline=None)
+PROPERTY = settings(max_examples=25, deadline=None)
 
 
 def big(value: Fraction) -> mpmath.mpf:
@@ -45,7 +46,8 @@ def direct(loss: DrawsLoss, order: Fraction) -> mpmath.mpf:
         return loss.draws * mpmath.log(total) / (a - 1)
 
 
-def densest(loss: DrawsLoss, points: int = 1500) -> mpmath.mpf:
+@functools.cache
+def densest(loss: DrawsLoss, points: int = 500) -> mpmath.mpf:
     """The largest D/alpha over a dense search in alpha - 1, refined about its best point."""
     with mpmath.workdps(100):
         scale = 1 / mpmath.log(big(loss.up / loss.down))

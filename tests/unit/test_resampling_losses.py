@@ -1,7 +1,8 @@
-"""Losses of resampled statistics: every neighbouring pair of tiny datasets, and the calibration."""
+"""Losses of resampled statistics by enumeration, their calibration, and unknown variances."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -12,22 +13,33 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
-from statpress.mechanisms.accounting import balls, noise_losses
+from statpress.mechanisms.accounting import balls
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import (
     BootstrapLoss,
+    Hits,
     ResampledGaussianLoss,
     SubsampleLoss,
 )
 from statpress.mechanisms.accounting.privacy_loss_distributions import Account
 from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
 from statpress.mechanisms.estimates.dp_bootstrap import paper_mu_squared
+from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.resampling_noise import (
+    AROUND,
+    TOLERANCE,
+    CalibratedWidth,
+    NoisyVariance,
     composed,
+    coverage,
     gaussian_goal,
     largest_mu_squared,
+    mean_width,
+    widths_from_description,
 )
+from statpress.mechanisms.estimates.subsample_split import former_multiplier
+from tests.benchmarks.black_box_bound import least_width
 
 F = Fraction
 VALUES = (0.0, 0.4, 1.0)
@@ -58,10 +70,11 @@ def divergence(one: Law, two: Law, epsilon: float, sigma: float) -> float:
     low = min(*one, *two) - TAIL * sigma
     x = np.linspace(low, max(*one, *two) + TAIL * sigma, 6001)
     p, q = (
-        sum(chance * stats.norm.pdf(x, mean, sigma) for mean, chance in law.items())
+        sum(chance * np.exp(-(((x - mean) / sigma) ** 2) / 2) for mean, chance in law.items())
         for law in (one, two)
     )
-    return float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), x))
+    excess = np.maximum(p - math.exp(epsilon) * q, 0.0) / (sigma * math.sqrt(2 * math.pi))
+    return float(np.trapezoid(excess, x))
 
 
 def worst(law: Callable[[Sequence[float]], Law], n: int, epsilon: float, sigma: float) -> float:
@@ -113,21 +126,28 @@ def test_curves_by_their_formula() -> None:
     assert found.upper == pytest.approx(expected, rel=1e-11)
 
 
-def test_a_sum_that_ends_early_encloses_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+class EndsEarly(BootstrapLoss):
+    left_out = arb(2) ** -10
+
+
+class EndsUnnoticed(EndsEarly):
+    """Twin: as if nothing were left out."""
+
+    def hits(self, bits: int) -> Hits:
+        whole = super().hits(bits)
+        return whole._replace(beyond=(arb(0),) * len(whole.beyond))
+
+
+def test_a_sum_that_ends_early_encloses_the_whole() -> None:
     """Where 2^-10 of the curve may be left out, its bounds are as far apart and hold."""
-    part = BootstrapLoss(F(1), 3000)
-    whole = [part.delta(epsilon) for epsilon in EPSILONS]
-    monkeypatch.setattr(noise_losses, "_LEFT_OUT", arb(2) ** -10)
-    monkeypatch.setattr(balls, "_MOST_BITS", 128)
-    ended = [part.delta(epsilon) for epsilon in EPSILONS]
+    whole = [BootstrapLoss(F(1), 3000).delta(epsilon) for epsilon in EPSILONS]
+    ended = [EndsEarly(F(1), 3000).delta(epsilon) for epsilon in EPSILONS]
     for (low, high), (least, most) in zip(whole, ended, strict=True):
         assert least <= low <= high <= most
         assert 1e-6 < most / least - 1 < 2**-9
-    hits = part.hits(128)
-    nothing = hits._replace(beyond=(arb(0),) * len(hits.beyond))
-    monkeypatch.setattr(BootstrapLoss, "hits", lambda self, bits: nothing)
+    twin = EndsUnnoticed(F(1), 3000)
     assert any(
-        part.delta(epsilon).upper < low for epsilon, (low, _) in zip(EPSILONS, whole, strict=True)
+        twin.delta(epsilon).upper < low for epsilon, (low, _) in zip(EPSILONS, whole, strict=True)
     )
 
 
@@ -255,3 +275,101 @@ def test_a_goal_that_cannot_be_met_is_refused() -> None:
     part = SubsampleLoss(F(1), F(1, 10))
     with pytest.raises(InfeasibleBudgetError):
         largest_mu_squared(part, 10, gaussian_goal(F(1)), (GaussianLoss(F(1)),))
+
+
+# The rule for half-widths from an estimated variance: level, constants, and how close to best
+
+
+LEVEL, RUNS = 1e-6, 40_000
+SPLIT = NoisyVariance(49.0, 2.0**-11, 159, 1.0, 2.0**-19, 1 / 12000)
+NOISY = NoisyVariance(99.0, 0.008, 63, 1.05, 1.6e-5, 1 / 12000)
+FEW = NoisyVariance(0.998, 4.3e-4, 49, 1.02, 8.6e-6, 1 / 2000)
+PRESUMED = {SPLIT: 1 / 36000, NOISY: 1 / 540_000, FEW: 1 / 6000}
+
+
+def simulated(
+    rule: CalibratedWidth, known: NoisyVariance, share: float, level: float, forgotten: float = 1.0
+) -> int:
+    """How many intervals hold, of independent draws and not by quadrature."""
+    rng, variance = np.random.default_rng(8), np.array(share * known.most)
+    mean = known.spread_gain * variance + known.spread_noise * forgotten
+    spread = mean * rng.chisquare(known.freedom, RUNS) / known.freedom
+    error = np.sqrt(known.variance_of_centre(variance)) * rng.standard_normal(RUNS)
+    return int(np.sum(np.abs(error) <= rule.half_width(known, spread, level)))
+
+
+@pytest.mark.parametrize("known", PRESUMED)
+@pytest.mark.parametrize("level", [0.9, 0.99])
+def test_the_level_is_kept_at_every_variance(known: NoisyVariance, level: float) -> None:
+    rule = CalibratedWidth.narrowest(known, PRESUMED[known], level)
+    allowed = stats.binom.ppf(LEVEL, RUNS, level - 0.06 * (1 - level))
+    for share in (0.0, 1e-4, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0):
+        assert simulated(rule, known, share, level) >= allowed
+    twin = simulated(rule, known, 0.3, level, forgotten=0.5)  # half of the noise forgotten
+    assert twin < allowed or known is SPLIT
+    lower = dataclasses.replace(rule, addend=rule.addend - 0.3 * known.most)
+    assert min(simulated(lower, known, share, level) for share in (0.01, 0.1, 0.2, 0.4)) < allowed
+
+
+@pytest.mark.parametrize("subsamples", [2, 3])
+@pytest.mark.parametrize("part", [0.1, 0.02])
+def test_the_level_is_kept_with_few_and_noisy_subsamples(subsamples: int, part: float) -> None:
+    """Where no addend is enough for a large factor."""
+    n, mu = 1000, 0.1
+    full = 1 / (n * mu * math.sqrt(1 - part))
+    noise = subsamples * (2 / (n * mu)) ** 2 / part
+    known = NoisyVariance(1.0, noise, subsamples - 1, 1.0, full**2, 1 / (4 * n))
+    rule = CalibratedWidth.narrowest(known, known.most / 3, 0.95)
+    variances = known.most * np.array([0.0, 0.01, 0.1, 0.3, 0.7, 1.0])
+    assert np.min(coverage(rule, known, variances, 0.95)) >= 0.95 - TOLERANCE * 0.05
+    assert min(simulated(rule, known, each, 0.95) for each in (0.1, 0.5, 1.0)) > 0.945 * RUNS
+
+
+def test_without_an_addend_it_is_the_cap_or_the_noise() -> None:
+    z = normal_quantile(0.9)
+    spread = np.array([0.0, 1e9])
+    low, high = CalibratedWidth(1.0, 0.0).half_width(FEW, spread, 0.9)
+    assert low == pytest.approx(z * math.sqrt(FEW.centre_noise))
+    assert high == pytest.approx(z * math.sqrt(FEW.centre_gain * FEW.most + FEW.centre_noise))
+    middle = FEW.spread_gain * 1e-4 + FEW.spread_noise
+    (found,) = CalibratedWidth(2.0, -1e-5).half_width(FEW, np.array([middle]), 0.9)
+    assert found == pytest.approx(z * math.sqrt(1.02 * 1.9e-4 + 8.6e-6))
+
+
+@pytest.mark.parametrize(("known", "most"), [(NOISY, 1.04), (FEW, 1.07)])
+def test_no_rule_is_much_narrower(known: NoisyVariance, most: float) -> None:
+    """And the rule of before is wider."""
+    presumed = PRESUMED[known]
+    at = np.minimum(presumed * np.array(AROUND), known.most)
+    oracle = 2 * normal_quantile(0.9) * np.sqrt(known.variance_of_centre(at))
+    rule = CalibratedWidth.narrowest(known, presumed, 0.9)
+    found = float(np.mean(mean_width(rule, known, at, 0.9) / oracle))
+    bound = least_width(known, at, oracle, 0.9, bins=60)
+    assert bound / 1.005 < found < most * bound
+    former = former_multiplier(known, 1 / (1 + known.spread_gain), 0.9)
+    if known is NOISY:
+        assert found < 0.97 * float(np.mean(mean_width(former, known, at, 0.9) / oracle))
+    wrong = dataclasses.replace(rule, addend=rule.addend - 0.2 * known.most)
+    narrow = float(np.mean(mean_width(wrong, known, at, 0.9) / oracle))
+    kept = float(np.min(coverage(wrong, known, known.most * np.linspace(0, 1, 21), 0.9)))
+    assert narrow < bound and kept < 0.89  # what is below the bound does not keep the level
+
+
+def test_constants_of_earlier_versions_are_those_they_had() -> None:
+    """Printed by the version that published them."""
+    former = former_multiplier(SPLIT, 60 / 3000, 0.9)
+    assert (former.factor, former.addend) == (1.6941992357600157, 4.0690104166666665e-08)
+    found = former.half_width(SPLIT, np.array([0.0004, 0.0006, 0.002, 0.01]), 0.9)
+    assert found == pytest.approx([0.00236463, 0.00348364, 0.00970281, 0.01518626], rel=2e-6)
+
+
+def test_constants_are_read_back_as_they_were_written() -> None:
+    rules = (CalibratedWidth(1.05, 1 / 3e5), CalibratedWidth(1.2, -1e-7))
+    stated = {
+        f"reach_{name}_{i}": repr(getattr(rule, name))
+        for i, rule in enumerate(rules, 1)
+        for name in ("factor", "addend")
+    }
+    assert widths_from_description({"other": 1, **stated}, 2) == rules
+    with pytest.raises(KeyError, match="reach_factor_1"):
+        widths_from_description({"other": 1}, 2)

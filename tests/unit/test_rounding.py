@@ -168,7 +168,7 @@ SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 6))
 
 
 @given(shape=SHAPES, seed=st.integers(0, 9999), total=st.integers(0, 60), zeros=st.floats(0, 0.9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_table(shape: tuple[int, int], seed: int, total: int, zeros: float) -> None:
     rng = np.random.default_rng(seed)
     weights = rng.integers(1, 30, shape) * (rng.random(shape) >= zeros)
@@ -176,7 +176,7 @@ def test_table(shape: tuple[int, int], seed: int, total: int, zeros: float) -> N
 
 
 @given(seed=st.integers(0, 9999), top=st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_table_with_integer_margins_keeps_them(seed: int, top: int) -> None:
     """An average of integer tables with the same margins: permutations of the rows' codes."""
     rng, size = np.random.default_rng(seed), 5
@@ -200,7 +200,7 @@ def test_table_is_idempotent_and_follows_its_rows(seed: int) -> None:
 
 
 @given(shape=SHAPES, seed=st.integers(0, 9999), zeros=st.floats(0, 0.9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_sum_goes_to_the_nearest_integer(
     shape: tuple[int, int], seed: int, zeros: float
 ) -> None:

@@ -38,11 +38,12 @@ def test_release_has_the_planned_records_inside_the_domain(
 
 
 @pytest.mark.parametrize("n_cells", [1, 2, 2**22, 2**52])
-def test_chunks_add_up(monkeypatch: pytest.MonkeyPatch, n_cells: int) -> None:
-    monkeypatch.setattr(bootstrap, "_CHUNK", 64)
+def test_chunks_add_up(n_cells: int) -> None:
     seen: list[int] = []
     table = table_of({0: 3}, n_cells)
-    release = Bootstrap(Fraction(1, 7), 1000).release(table, np.random.default_rng(1), seen.append)
+    release = bootstrap.draw_counts(
+        table, Fraction(1, 7), 1000, np.random.default_rng(1), seen.append, chunk=64
+    )
     assert release.n_records == 1000
     assert sum(seen) == 1000
     assert len(seen) == 16

@@ -13,7 +13,7 @@ from scipy import stats
 from statpress.mechanisms.domain.column import leant, tilts
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 
-N = 20_000
+N = 8_000
 LAST = float(np.nextafter(1.0, 0.0))
 PAY = Numeric(name="pay", edges=tuple(range(11)), special=(0,), missing=True)
 
