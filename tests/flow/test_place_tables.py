@@ -33,13 +33,13 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.run_context import Silent
 from statpress.tasks.products.explorer import read_codes
 from statpress.tasks.products.noisy_tables import published_marginals, published_places
+from statpress.tasks.products import place_product
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.opened import open_release
 from statpress.tasks.release.query import Question, ask
 from statpress.tasks.release.reprint import check_reprint, reprint
-from statpress.tasks.source import file_numbers
 
 FAR = 6.5
 """Standard errors: of eight estimates one is further off with a chance below 1e-9."""
@@ -298,7 +298,7 @@ def test_a_disk_without_room_for_the_tables_is_told_before_the_charge(
     places: Any, free: dict[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drawn and whole numbers lie in files of the run's folder, eight bytes each."""
-    monkeypatch.setattr(file_numbers, "IN_MEMORY", 1)
+    monkeypatch.setattr(place_product, "bytes_on_disk", lambda numbers: 8 * numbers)
     plan = PlannedOrder.of(Order(places.config)).plan
     (tables,) = (each for each in plan.products if each.name == "people")
     files = sum(kind_of(each).working_memory(each).files for each in plan.products)

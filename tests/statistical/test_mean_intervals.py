@@ -82,8 +82,8 @@ WIDTHS = {
 }
 """The largest width over the oracle's, at n = 1000, 3000 and 10 000, some .002 above what it is.
 
-Above 1 is the price of covering rare values too (tests/unit/test_joint_moments.py), which shrinks as
-1/sqrt n: Wilson's form with nothing added is below 1.01 everywhere, and where there are rare values
+Above 1 is the price of covering rare values too (tests/unit/test_joint_moments.py), which shrinks
+as 1/sqrt n: Wilson's form with nothing added is below 1.01 everywhere, and with rare values
 its coverage is up to 1.7 points short at mu = .7, and 3 points at mu = 1.
 """
 

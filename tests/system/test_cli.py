@@ -90,7 +90,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
         check=True,
     )
     assert chosen.stdout.strip() in README
-    assert "uv sync --locked" in chosen.stdout and "pytest tests/benchmarks" in chosen.stdout
+    assert "uv sync --locked" in chosen.stdout and "--group test" in chosen.stdout
 
 
 def test_the_config_in_the_readme_is_valid(tmp_path: Path) -> None:
