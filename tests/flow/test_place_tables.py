@@ -31,9 +31,9 @@ from statpress.tasks.catalogues.metadata_files import changed_metadata
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.products import place_product
 from statpress.tasks.products.explorer import read_codes
 from statpress.tasks.products.noisy_tables import published_marginals, published_places
-from statpress.tasks.products import place_product
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.audit import audit
 from statpress.tasks.release.ledger_check import verify_ledger
