@@ -27,6 +27,7 @@ from statpress.mechanisms.errors import SigningKeyError
 from statpress.tasks.bundle.manifest import SIGNATURE_NAME, signed_by, verify_bundle
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.foreseen import foreseen
 from statpress.tasks.release.ledger_check import check_bundle
@@ -145,6 +146,7 @@ def test_the_option_of_the_command(agency: Any, capsys: Any, monkeypatch: Any) -
 
     @contextmanager
     def opened(*_: Any, **__: Any) -> Iterator[RunContext]:
+        agency.inspector.log = CuratorLog(agency.home.folder("curator"), new_run_id())
         yield agency.context()
 
     monkeypatch.setattr("statpress.flows.runner.open_context", opened)
