@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE, N
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from requirements import needed
 from victims import InProcess
 
@@ -50,8 +50,9 @@ sys.dont_write_bytecode = False
 gc.disable()
 
 # Nothing is timed in a property test. HYPOTHESIS_PROFILE=long takes twenty times as many examples.
-settings.register_profile("statpress", deadline=None, max_examples=25, database=None)
-settings.register_profile("long", deadline=None, max_examples=500, database=None)
+UNTIMED = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("statpress", max_examples=25, **UNTIMED)
+settings.register_profile("long", max_examples=500, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "statpress"))
 
 ON_THE_SERVER = frozenset(

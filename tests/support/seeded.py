@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import seeded_streams
 from hypothesis import is_hypothesis_test, register_random
+from hypothesis.internal.conjecture import providers
 from seeded_streams import CLOCK, STREAMS
 
 BASE_SEED = 20261129
@@ -60,6 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([seeded_streams.ENTRY, *filter(None, path)])
     seeded_streams.install(f"{seed}")
     config.stash[AHEAD] = clock_ahead(seed)
+    # Else it tries constants of all modules that happen to be imported, other tests' among them.
+    nothing = providers.Constants()
+    providers._get_local_constants = lambda: nothing
     register_random(STREAMS)  # type: ignore[arg-type]
 
 
