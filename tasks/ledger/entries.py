@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,24 +49,37 @@ def exact(amount: object, *, where: str = "") -> Decimal:
     A binary float stands for its shortest text that reads back as the same float.
     """
     source = float.__repr__(amount) if isinstance(amount, float) else amount
-    if isinstance(source, str) and not (len(source) <= 1000 and _NUMBER.fullmatch(source)):
-        source = None
-    number = Decimal("NaN")
-    if isinstance(source, (str, int, Decimal)) and not isinstance(source, bool):
-        try:
-            number = _EXACT.normalize(_EXACT.create_decimal(source))
-        except ArithmeticError:
-            number = Decimal("NaN")
-    if number.is_finite() and number >= 0:
-        exponent = int(number.as_tuple().exponent)
-        if number.adjusted() < _DIGITS and exponent >= -_DIGITS:
-            return number.copy_abs()
+    number = None
+    if isinstance(source, str):
+        number = _of_text(source)
+    elif isinstance(source, (int, Decimal)) and not isinstance(source, bool):
+        number = _allowed(source)
+    if number is not None:
+        return number
     shown = repr(amount)[:60] if isinstance(amount, (str, float)) else type(amount).__name__
     raise AmountError(
         f"{shown} is not a finite, non-negative decimal of at most {_DIGITS} digits"
         " on each side of the point.",
         where=where,
     )
+
+
+@lru_cache(maxsize=1024)
+def _of_text(text: str) -> Decimal | None:
+    """The number of a text that is one, if an amount may be that; a chain repeats its amounts."""
+    return _allowed(text) if len(text) <= 1000 and _NUMBER.fullmatch(text) else None
+
+
+def _allowed(source: str | int | Decimal) -> Decimal | None:
+    try:
+        number = _EXACT.normalize(_EXACT.create_decimal(source))
+    except ArithmeticError:
+        return None
+    if number.is_finite() and number >= 0:
+        exponent = int(number.as_tuple().exponent)
+        if number.adjusted() < _DIGITS and exponent >= -_DIGITS:
+            return number.copy_abs()
+    return None
 
 
 def canonical(number: Decimal) -> str:
@@ -199,10 +213,12 @@ def _refuse_inexact(value: object, where: str, depth: int = 0) -> None:
         return
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         for key, child in value.items():
-            _refuse_inexact(child, f"{where}.{key}", depth + 1)
+            if type(child) is not str or depth == _DEEPEST:  # most are texts
+                _refuse_inexact(child, f"{where}.{key}", depth + 1)
     elif isinstance(value, (list, tuple)):
         for index, child in enumerate(value):
-            _refuse_inexact(child, f"{where}[{index}]", depth + 1)
+            if type(child) is not str or depth == _DEEPEST:
+                _refuse_inexact(child, f"{where}[{index}]", depth + 1)
     elif isinstance(value, float):
         raise AmountError("A ledger entry cannot hold a binary float.", where=where)
     else:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from census_ledger import TERMS
+from census_ledger import TERMS, new_ledger
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -540,15 +540,17 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.ledger = Ledger.open(self.folder / "ledger.db")
+        self.ledger = new_ledger(self.folder / "ledger.db")
         self.other = Ledger.open(self.folder / "ledger.db")
         self.model = Model()
         self.backup: tuple[list[Entry], Model, list[int]] = [], Model(), []
         self.checkpoints: list[int] = []
+        self.steps = itertools.count()
 
     def teardown(self) -> None:
         try:
             self.assert_verified()
+            self.assert_same()
         finally:
             self.ledger.close()
             self.other.close()
@@ -912,7 +914,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for path in self.folder.iterdir():
             path.unlink()
         self.model, self.checkpoints = deepcopy(model), list(checkpoints)
-        self.ledger = Ledger.open(self.folder / "ledger.db")
+        self.ledger = new_ledger(self.folder / "ledger.db")
         self.ledger.restore(iter(entries), complete=newest)
         self.other = Ledger.open(self.folder / "ledger.db")
         for name, run in () if newest else self.model.runs.items():
@@ -923,7 +925,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def restore_an_export(self) -> None:
         """A ledger made of the exported entries has the same state."""
-        with Ledger.open(self.folder / "copy.db") as copy:
+        with new_ledger(self.folder / "copy.db") as copy:
             assert copy.restore(self.ledger.entries()) == self.ledger.state()
         (self.folder / "copy.db").unlink()
 
@@ -933,6 +935,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def ledger_and_model_hold_the_same(self) -> None:
+        """Looked at after every third step and the last, which takes longer than the steps."""
+        if next(self.steps) % 3 == 0:
+            self.assert_same()
+
+    def assert_same(self) -> None:
         state = self.ledger.state()
         model = self.model
         assert state.next_sequence - 1 == model.length

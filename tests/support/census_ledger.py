@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,6 +12,7 @@ from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import replay
 from statpress.tasks.ledger.entries import ZERO_HASH, Entry, entry_hash
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import make_private
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",
@@ -19,6 +21,20 @@ TERMS: dict[str, Any] = {
     "n_records": 1000,
 }
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+_EMPTY: list[bytes] = []
+"""The file of a ledger without entries, once one was made."""
+
+
+def new_ledger(path: Path) -> Ledger:
+    """A ledger without entries; the first one is made, others are copies, which takes a fifth."""
+    if not _EMPTY:
+        Ledger.open(path).close()
+        _EMPTY.append(path.read_bytes())
+    elif not path.exists():
+        make_private(path.parent)
+        path.touch(0o600)
+        path.write_bytes(_EMPTY[0])
+    return Ledger.open(path)
 
 
 def register(ledger: Ledger, dataset: str = "census", **changes: Any) -> Any:

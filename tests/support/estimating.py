@@ -113,7 +113,7 @@ def check_targets(
     """The loss meets every target, and not by much."""
     for budget in budgets:
         wanted = target(names, **budget)
-        loss = loss_of(kind.calibrate(knobs, wanted), wanted)
+        loss = loss_of(calibrated(kind, knobs, names, **budget), wanted)
         if wanted.renyi is None or np.isfinite(loss.rho.upper):
             assert wanted.allows(loss)
         else:  # no divergence is known: the curve of the Gaussian loss of the same one

@@ -125,7 +125,8 @@ def test_calibrated_intervals_are_narrower_and_cover() -> None:
 def test_the_paper_s_noise_costs_more_than_it_says() -> None:
     """At the budget of mu the strict noise is larger, and the paper's is refused."""
     wanted = target(["age"], **EPSILON_DELTA)
-    strict = BootstrapEstimate.calibrate(knobs_of("mean", replicates=40), wanted)
+    few = knobs_of("mean", replicates=40)
+    strict = calibrated(BootstrapEstimate, few, ["age"], **EPSILON_DELTA)
     paper = knobs_of("mean", replicates=40, calibration="paper", mu=F(26, 100))
     with pytest.raises(InfeasibleBudgetError, match="paper's noise costs more"):
         BootstrapEstimate.calibrate(paper, wanted)

@@ -57,6 +57,9 @@ def spread(sigma: float) -> np.ndarray:
     return np.unique(np.concatenate([[0.0], np.cumsum(widths)]))
 
 
+UNIFORM = np.array(Numeric.uniform_edges(0.1, 700, 70_000))
+
+
 @pytest.mark.parametrize("sigma", [0.1, 2.0, 8.0])
 def test_every_bin_lies_in_all_buckets_that_it_reaches(sigma: float) -> None:
     edges = spread(sigma)
@@ -110,8 +113,15 @@ def test_a_finder_that_is_off_by_a_bucket_is_found_out() -> None:
     assert not np.array_equal(finder(edges), np.searchsorted(edges[1:-1], edges, side="right"))
 
 
-@pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("edges", [spread(2.0), np.array(Numeric.uniform_edges(0.1, 700, 70_000))])
+@pytest.mark.parametrize(
+    ("edges", "joined"),
+    [
+        (spread(2.0), False),
+        (spread(2.0), True),
+        (UNIFORM, False),
+        pytest.param(UNIFORM, True, marks=pytest.mark.nightly),
+    ],
+)
 def test_all_types_of_numbers_find_their_bin(
     monkeypatch: pytest.MonkeyPatch, edges: np.ndarray, joined: bool
 ) -> None:

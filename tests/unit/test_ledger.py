@@ -21,6 +21,7 @@ from census_ledger import (
     charge,
     draw,
     long_history,
+    new_ledger,
     publish,
     register,
     void,
@@ -50,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def ledger(path: Path) -> Iterator[Ledger]:
     """A ledger with census registered."""
-    with Ledger.open(path) as opened:
+    with new_ledger(path) as opened:
         register(opened)
         yield opened
 
@@ -112,14 +113,22 @@ def test_accounts_keep_names_of_earlier_versions(ledger: Ledger) -> None:
 # --- opening --------------------------------------------------------------------
 
 
-def test_a_new_ledger_is_for_its_owner_alone(ledger: Ledger, path: Path) -> None:
+@pytest.fixture
+def not_a_copy(path: Path) -> Iterator[Ledger]:
+    """A ledger whose file was made for this test."""
+    with Ledger.open(path) as opened:
+        register(opened)
+        yield opened
+
+
+def test_a_new_ledger_is_for_its_owner_alone(not_a_copy: Ledger, path: Path) -> None:
     assert mode(path.parent) == 0o700
     assert {mode(file) for file in path.parent.iterdir()} == {0o600}
     assert len(list(path.parent.iterdir())) == 4  # the ledger, its log, the log's index, the queue
 
 
-def test_it_logs_ahead_and_waits_for_the_disk(ledger: Ledger, path: Path) -> None:
-    with ledger.store.writer.begin() as connection:
+def test_it_logs_ahead_and_waits_for_the_disk(not_a_copy: Ledger) -> None:
+    with not_a_copy.store.writer.begin() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
@@ -492,7 +501,7 @@ def work_of_acts(path: Path) -> tuple[list[int], list[int]]:
 def test_thousands_of_entries_are_charged_like_ten(tmp_path: Path, full: bool) -> None:
     works, more = [], 1000 if full else 300
     for runs in (5, more):
-        with Ledger.open(tmp_path / f"{runs}.db") as ledger:
+        with new_ledger(tmp_path / f"{runs}.db") as ledger:
             ledger.restore(iter(long_history(runs)))
         works.append(work_of_acts(tmp_path / f"{runs}.db"))
     (few_needed, few_steps), (many_needed, many_steps) = works

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from census_ledger import KEY, TERMS, apply, charge, register, void
+from census_ledger import KEY, TERMS, apply, charge, new_ledger, register, void
 
 from statpress.mechanisms.accounting.panel_design import LIFETIME, Design, Panel
 from statpress.mechanisms.errors import (
@@ -367,7 +367,7 @@ def any_of(most: int) -> set[frozenset[str]]:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """A ledger with a panel of any two months registered, whose limit is 1."""
-    with Ledger.open(tmp_path / "ledger.db") as opened:
+    with new_ledger(tmp_path / "ledger.db") as opened:
         register(opened, design="any 2")
         yield opened
 
@@ -396,7 +396,7 @@ def test_a_month_may_spend_what_the_heaviest_others_leave(ledger: Ledger) -> Non
 
 
 def test_plain_accounts_keep_their_entries(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "plain.db") as plain:
+    with new_ledger(tmp_path / "plain.db") as plain:
         assert "design" not in register(plain).body
         body = charge(plain).body
         assert not {"period", "design", "spent_by_one"} & body.keys()
@@ -430,7 +430,7 @@ def test_a_budget_lasts_for_as_many_periods_as_can_be_charged(
     accounts = 12 if full else 6
     choose, short = random.Random(design), 0
     for number in range(accounts):
-        with Ledger.open(tmp_path / f"{number}.db") as ledger:
+        with new_ledger(tmp_path / f"{number}.db") as ledger:
             register(ledger, design=design)
             for month in MONTHS[: choose.randint(1, 3)]:
                 with contextlib.suppress(InsufficientBudgetError):

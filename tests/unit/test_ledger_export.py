@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from census_ledger import TERMS
+from census_ledger import TERMS, new_ledger
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from statpress.mechanisms.errors import (
@@ -39,7 +39,7 @@ def charge(ledger: Ledger, run_id: str) -> Any:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Any:
     """A ledger with an entry of every kind."""
-    with Ledger.open(tmp_path / "ledger.db") as made:
+    with new_ledger(tmp_path / "ledger.db") as made:
         made.register(dataset="census", epsilon=1, delta="1e-6", **TERMS)
         made.amend(dataset="census", policy="basic", epsilon="0.5", delta="1e-6")
         charge(made, "one")
@@ -61,7 +61,7 @@ def test_an_import_is_the_same_ledger(ledger: Ledger, tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert read_head(file) == found.head
     assert [part["sequence"] for part in lines(file)[:-1]] == list(range(1, 9))
-    with Ledger.open(tmp_path / "other.db") as other:
+    with new_ledger(tmp_path / "other.db") as other:
         number, state = restore(other, file)
         assert number == found.entries
         assert state == ledger.state() == other.state()
@@ -141,7 +141,7 @@ def test_a_changed_line_is_named_and_nothing_is_written(
     if name in {"left out", "twice"}:
         parts[-1]["entries"] = len(parts) - 1
     file.write_text("".join(f"{json.dumps(part)}\n" for part in parts))
-    with Ledger.open(tmp_path / "other.db") as other:
+    with new_ledger(tmp_path / "other.db") as other:
         with pytest.raises(LedgerIntegrityError) as caught:
             restore(other, file)
         expected = {"twice": 4, "sequence": None}.get(name, 3)
@@ -155,7 +155,7 @@ def test_a_cut_export_is_no_export(ledger: Ledger, tmp_path: Path, kept: int) ->
     write_export(ledger, file)
     text = file.read_text().splitlines()
     file.write_text("\n".join(text[:kept]))
-    with Ledger.open(tmp_path / "other.db") as other:
+    with new_ledger(tmp_path / "other.db") as other:
         with pytest.raises(LedgerError, match="does not end"):
             restore(other, file)
         file.write_text("\n".join([*text[:kept], text[-1]]))

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from census_ledger import KEY, assert_plain, charge, draw, long_history, publish, register
+from census_ledger import (
+    KEY,
+    assert_plain,
+    charge,
+    draw,
+    long_history,
+    new_ledger,
+    publish,
+    register,
+)
 
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, UnregisteredDatasetError
 from statpress.tasks.ledger import ledger_table as ledger_guards
@@ -24,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def ledger(path: Path) -> Iterator[Ledger]:
     """A ledger with census registered."""
-    with Ledger.open(path) as opened:
+    with new_ledger(path) as opened:
         register(opened)
         yield opened
 
