@@ -131,7 +131,9 @@ def _environment(*, markdown: bool = False) -> Environment:
     return environment
 
 
+@functools.cache
 def _text(name: str) -> str:
+    """A file of the folder ``templates``, read once."""
     return files("statpress.tasks.pages").joinpath("templates", name).read_text(encoding="utf-8")
 
 
