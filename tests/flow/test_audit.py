@@ -128,7 +128,7 @@ def test_a_mechanism_with_half_its_noise_is_refused(
     [
         ("{kind: table, mechanism: laplace, columns: [age]}", 300, 300),
         ("{kind: table, mechanism: bootstrap, columns: [age]}", 300, 300),
-        (ONE_PAIR, 200, 8),
+        (ONE_PAIR, 200, 4),
         pytest.param(MARGINALS, 100, 100, marks=pytest.mark.nightly),
     ],
 )

@@ -38,7 +38,8 @@ products:
     accept: mostly_independent}
   noisy: {kind: table, share: 0.25, mechanism: gaussian, columns: [age], bands: [cells, cumulative],
     accept: mostly_noise}
-  centre: {kind: estimate, share: 0.25, statistic: mean, columns: [age], accept: mostly_noise}
+  centre: {kind: estimate, share: 0.25, statistic: mean, columns: [age], mechanism: joint_moments,
+    accept: mostly_noise}
   curve: {kind: function, share: 0.25, target: kde, columns: [age], bandwidth: 0.3, degree: 4,
     order: 2,
     accept: mostly_noise}

@@ -22,16 +22,17 @@ from statpress.tasks.release.ledger_check import verify_ledger
 PRODUCTS = """\
 products:
   ages: {kind: table, share: 0.1, mechanism: gaussian, columns: [age]}
-  mean_unit: {kind: estimate, share: 0.1, statistic: mean, columns: [age], per: unit}
+  mean_unit: {kind: estimate, share: 0.1, statistic: mean, columns: [age], per: unit,
+    mechanism: joint_moments}
   mean_record: {kind: estimate, share: 0.1, statistic: mean, columns: [age], per: record}
   count_unit:
     {kind: estimate, share: 0.1, statistic: count, values: [south], columns: [region], per: unit,
      mechanism: joint_moments}
   count_record: {kind: estimate, share: 0.1, statistic: count, values: [south],
-    columns: [region], per: record}
+    columns: [region], per: record, mechanism: joint_moments}
   sum_record: {kind: estimate, share: 0.1, statistic: sum, columns: [age], per: record}
   sum_unit: {kind: estimate, share: 0.1, statistic: sum, columns: [pay], per: unit,
-    total: {lower: 20, upper: 150}}
+    mechanism: joint_moments, total: {lower: 20, upper: 150}}
   middle: {kind: estimate, share: 0.1, statistic: median, columns: [age], per: unit}
   spread_unit: {kind: estimate, share: 0.1, statistic: variance, columns: [age], per: unit,
     mechanism: pair_moments}

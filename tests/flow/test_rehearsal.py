@@ -78,6 +78,14 @@ def written(folder: Path, unit: str = RECORDS, more: str = "") -> Path:
     return path
 
 
+def small(path: Path) -> Path:
+    """Leave the records, which take longest, out of a config."""
+    text = path.read_text()
+    (people,) = (line for line in text.splitlines(keepends=True) if line.startswith("  people:"))
+    path.write_text(text.replace(people, "").replace("share: 0.2", "share: 0.5"))
+    return path
+
+
 def command(*words: str) -> dict[str, Any]:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         app([*words, "--json"], exit_on_error=False)
@@ -127,9 +135,9 @@ def test_it_looks_like_a_release_says_that_it_is_none_and_opens_and_leaves_nothi
     for name in ("README.md", "PRIVACY.md", "report.html"):
         assert size in (Path(second["bundle"]) / name).read_text(), name
         assert "4,000 records" in (Path(first["bundle"]) / name).read_text(), name
-    page = folder / "plan.html"
+    page, path = folder / "plan.html", small(folder / "release.yaml")
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        app(["plan", str(folder / "release.yaml"), "--html", str(page)], exit_on_error=False)
+        app(["plan", str(path), "--html", str(page)], exit_on_error=False)
     assert size in out.getvalue() and size in page.read_text()
 
 
@@ -149,7 +157,7 @@ def test_every_command_on_a_bundle_refuses_it_by_name(
 
 @pytest.fixture(scope="module")
 def rehearsal_bundle(tmp_path_factory: pytest.TempPathFactory, judged_here: None) -> Path:
-    order = PlannedOrder.of(Order(written(tmp_path_factory.mktemp("rehearsed"))))
+    order = PlannedOrder.of(Order(small(written(tmp_path_factory.mktemp("rehearsed")))))
     return run_rehearsal(order, None, Silent()).bundle
 
 
