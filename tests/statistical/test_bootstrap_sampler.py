@@ -111,7 +111,7 @@ def test_domain_of_two_to_the_63_cells() -> None:
 class ToldEpsilon:
     """Delta as seen from outside: the best event's probabilities on two neighbours."""
 
-    RUNS = 5_000
+    RUNS = 3_000
 
     def __init__(self, mechanism: Bootstrap, pseudocount_used: Fraction) -> None:
         self.mechanism = mechanism

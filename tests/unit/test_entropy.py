@@ -120,7 +120,7 @@ def test_the_systems_noise_has_its_law(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(3), Fraction(40)])
 def test_the_systems_gaussian_noise_is_drawn_from_its_bits(scale: Fraction) -> None:
-    """The mean square of 20,000 draws is within 7 standard errors; half the scale is not."""
+    """The mean square of 8,000 draws is within 7 standard errors; half the scale is not."""
     noise = stream().discrete_gaussian(scale, 20_000).astype(float)
     away = (np.mean(noise**2) / float(scale) ** 2 - 1) / np.sqrt(2 / 8000)
     halved = (np.mean((noise / 2) ** 2) / float(scale) ** 2 - 1) / np.sqrt(2 / 8000)
