@@ -47,6 +47,7 @@ import functools
 import heapq
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -466,17 +467,23 @@ def product_error(one: Floats, two: Floats) -> float:
 
 def fast_length(size: int, largest: int = 11) -> int:
     """The least length of at least ``size`` without a prime factor above ``largest``."""
-    found, products = 1 << (size - 1).bit_length(), [1]
+    lengths = _fast_lengths((size - 1).bit_length(), largest)
+    return lengths[bisect_left(lengths, size)]
+
+
+@functools.cache
+def _fast_lengths(bits: int, largest: int) -> list[int]:
+    """All of them up to a power of two, in their order."""
+    most, found = 1 << bits, [1 << bit for bit in range(bits + 1)]
     for prime in (3, 5, 7, 11):
         if prime > largest:
             break
-        for each in list(products):
+        for each in list(found):
             grown = each * prime
-            while grown < found:
-                products.append(grown)
+            while grown < most:
+                found.append(grown)
                 grown *= prime
-        found = min([found, *(n << max(0, -(-size // n) - 1).bit_length() for n in products)])
-    return found
+    return sorted(found)
 
 
 def _kept_range(masses: Floats, times: int) -> tuple[int, int]:

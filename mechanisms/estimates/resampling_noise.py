@@ -372,33 +372,50 @@ class CalibratedWidth:
         every = np.concatenate([[0.0], known.most * np.geomspace(1e-6, 1.0, _VARIANCES - 1)])
         typical = np.minimum(presumed * np.array(AROUND), known.most)
         oracle = np.sqrt(known.variance_of_centre(typical))
+        estimated = known.estimated(known.spreads(every))
+        deviation = np.sqrt(2 * known.variance_of_centre(every))[:, None]
 
         hardest = 0  # where the coverage was least, which refuses most rules by itself
 
         def covers(rule: CalibratedWidth) -> bool:
             nonlocal hardest
-            if coverage(rule, known, every[hardest : hardest + 1], level)[0] < least:
+            one = slice(hardest, hardest + 1)
+            if _covered(rule.around(known, estimated[one], level), deviation[one])[0] < least:
                 return False
-            covered = coverage(rule, known, every, level)
+            covered = _covered(rule.around(known, estimated, level), deviation)
             hardest = int(np.argmin(covered))
             return bool(covered[hardest] >= least)
 
-        best: list[tuple[float, CalibratedWidth]] = []
+        def width(rule: CalibratedWidth) -> float:
+            return float(np.mean(mean_width(rule, known, typical, level) / oracle))
+
+        best: tuple[float, CalibratedWidth] | None = None
         for factor in _FACTORS:
             low, high = -known.most, 4 * known.most + 2 * known.spread_noise / known.spread_gain
             if not covers(cls(factor, high)):
                 continue
             for _ in range(_HALVINGS):
                 middle = (low + high) / 2
-                low, high = (low, middle) if covers(cls(factor, middle)) else (middle, high)
-            rule = cls(factor, high)
-            width = float(np.mean(mean_width(rule, known, typical, level) / oracle))
-            best.append((width, rule))
-        return min(best, key=lambda candidate: candidate[0])[1]
+                if covers(cls(factor, middle)):
+                    high = middle
+                    continue
+                low = middle
+                if best is not None and width(cls(factor, low)) >= best[0]:
+                    break  # wider already, as it grows with the addend
+            else:
+                rule = cls(factor, high)
+                if best is None or width(rule) < best[0]:
+                    best = width(rule), rule
+        assert best is not None
+        return best[1]
 
     def half_width(self, known: NoisyVariance, spread: Floats, level: float) -> Floats:
         """The half-width at these S^2."""
-        presumed = self.addend + self.factor * known.estimated(spread)
+        return self.around(known, known.estimated(spread), level)
+
+    def around(self, known: NoisyVariance, estimated: Floats, level: float) -> Floats:
+        """The half-width where V is estimated to be so much."""
+        presumed = self.addend + self.factor * estimated
         square = known.variance_of_centre(np.maximum(presumed, 0.0))
         return known.capped(normal_quantile(level) * np.sqrt(square), level)
 
@@ -419,10 +436,14 @@ def coverage(
     rule: WidthRule, known: NoisyVariance, variances: Floats, level: float, nodes: int = _NODES
 ) -> Floats:
     """Coverage of the intervals of a rule at each of these V, in the model."""
+    deviation = np.sqrt(2 * known.variance_of_centre(variances))[:, None]
+    return _covered(rule.half_width(known, known.spreads(variances, nodes), level), deviation)
+
+
+def _covered(reach: Floats, deviation: Floats) -> Floats:
+    """Coverage of intervals that reach so far, by rows with the centre's deviation by root 2."""
     from scipy.special import erf
 
-    deviation = np.sqrt(2 * known.variance_of_centre(variances))[:, None]
-    reach = rule.half_width(known, known.spreads(variances, nodes), level)
     return np.asarray(np.mean(erf(reach / deviation), axis=1))
 
 

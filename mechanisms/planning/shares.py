@@ -28,6 +28,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
@@ -272,11 +273,11 @@ def divided(costs: Mapping[int, Floats]) -> dict[int, int]:
     Args:
         costs: By product float64[UNITS + 1], the cost of so many units; may be infinite.
     """
-    units = np.arange(UNITS + 1)
-    left = units[:, None] - units  # of so many units, what the others have
+    units, before = np.arange(UNITS + 1), np.full(UNITS, math.inf)
     best, taken = np.where(units == 0, 0.0, math.inf), []
     for each in costs.values():
-        sums = np.where(left >= 0, best[left], math.inf) + each
+        left = sliding_window_view(np.append(before, best), UNITS + 1)[:, ::-1]  # to the others
+        sums = left + each
         taken.append(np.argmin(sums, axis=1))
         best = sums[units, taken[-1]]
     found: dict[int, int] = {}

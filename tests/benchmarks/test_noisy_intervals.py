@@ -203,7 +203,9 @@ def test_intervals_by_luck_are_caught(design: Design) -> None:
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-@pytest.mark.parametrize(("n", "epsilon"), [(5000, 3.0), (20_000, 1.0)])
+@pytest.mark.parametrize(
+    ("n", "epsilon"), [(5000, 3.0), pytest.param(20_000, 1.0, marks=pytest.mark.nightly)]
+)
 def test_where_sampling_decides_nothing_is_wider(statistic: str, n: int, epsilon: float) -> None:
     design = Design(statistic, n, epsilon, 0.5, "wide")
     assert design.share_of_noise < 0.5

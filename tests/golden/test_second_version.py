@@ -7,6 +7,7 @@ module may break it by moving.
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -45,9 +46,16 @@ def press() -> Press:
     return press
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundles, for tests that only read them."""
+    return bundles_of(SECOND, tmp_path_factory.mktemp("published"))
+
+
 @pytest.fixture
-def releases(tmp_path: Path) -> Path:
-    return bundles_of(SECOND, tmp_path)
+def releases(published: Path, tmp_path: Path) -> Path:
+    """Bundles of the test's own."""
+    return shutil.copytree(published, tmp_path / "releases")
 
 
 @pytest.fixture
@@ -56,27 +64,27 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_every_bundle_verifies_and_is_in_the_ledger(
-    releases: Path, home: Path, press: Press
+    published: Path, home: Path, press: Press
 ) -> None:
-    assert {each.name for each in releases.iterdir()} == set(BUNDLES)
+    assert {each.name for each in published.iterdir()} == set(BUNDLES)
     for name, products in BUNDLES.items():
-        found = press("verify", releases / name, "--home", home)
+        found = press("verify", published / name, "--home", home)
         assert (found["verified"], found["against_ledger"]) == (True, True)
-        stated = json.loads((releases / name / "privacy.json").read_text())
+        stated = json.loads((published / name / "privacy.json").read_text())
         assert len(stated["products"]) == products
-    reprinted = press("verify", releases / "people-reprint")
-    assert reprinted["reprint_of"]["seal"] == press("verify", releases / "people")["seal"]
+    reprinted = press("verify", published / "people-reprint")
+    assert reprinted["reprint_of"]["seal"] == press("verify", published / "people")["seal"]
 
 
-def test_signature_and_approval_are_by_whom_they_were(releases: Path, press: Press) -> None:
+def test_signature_and_approval_are_by_whom_they_were(published: Path, press: Press) -> None:
     trusted, other = SECOND / "press-public.pem", SECOND / "checkpoint-public.pem"
-    assert press("verify", releases / "people", "--key", trusted)["signature"]
-    refused = press("verify", releases / "people", "--key", other, code=65)
+    assert press("verify", published / "people", "--key", trusted)["signature"]
+    refused = press("verify", published / "people", "--key", other, code=65)
     assert refused["error"]["kind"] == "Signature"
     officer = SECOND / "officer-public.pem"
-    found = press("verify", releases / "visits", "--public-key", officer)
+    found = press("verify", published / "visits", "--public-key", officer)
     assert found["approval"]["decision"] == "approve"
-    refused = press("verify", releases / "visits", "--public-key", other, code=56)
+    refused = press("verify", published / "visits", "--public-key", other, code=56)
     assert refused["error"]["kind"] == "Approval"
 
 
@@ -115,22 +123,22 @@ def test_the_export_is_the_ledger(tmp_path: Path, home: Path, press: Press) -> N
         assert written == (SECOND / "ledger.jsonl").read_bytes()
 
 
-def test_wide_microdata_are_asked(releases: Path, press: Press) -> None:
+def test_wide_microdata_are_asked(published: Path, press: Press) -> None:
     for name in ("people", "people-reprint"):
         asked = ("--columns=age", "--columns=pay", "--where=age=14.5,24.5")
-        cells = press("query", releases / name, *asked)["cells"]
+        cells = press("query", published / name, *asked)["cells"]
         assert cells and all(cell["lower"] <= cell["upper"] for cell in cells)
-    assert press("query", releases / "visits", "--columns=place")["cells"]
-    refused = press("query", releases / "people", "--columns=region", "--columns=age", code=59)
+    assert press("query", published / "visits", "--columns=place")["cells"]
+    refused = press("query", published / "people", "--columns=region", "--columns=age", code=59)
     assert refused["error"]["kind"] == "NotMeasured"
 
 
 @pytest.mark.parametrize("name", ["people", "visits", "ages"])
-def test_bundles_are_refined(name: str, releases: Path, tmp_path: Path, press: Press) -> None:
+def test_bundles_are_refined(name: str, published: Path, tmp_path: Path, press: Press) -> None:
     output = tmp_path / "refined"
-    press("refine", releases / name, "--output", output, "--integers")
+    press("refine", published / name, "--output", output, "--integers")
     stated = json.loads((output / "refinement.json").read_text())
-    assert press("verify", releases / name)["seal"] in json.dumps(stated)
+    assert press("verify", published / name)["seal"] in json.dumps(stated)
     assert list((output / "data").glob("*.parquet"))
 
 

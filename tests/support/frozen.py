@@ -306,8 +306,8 @@ def keep_gates_here() -> None:
     statpress.flows.runner.Inspector = InProcess
 
 
-def save_work() -> None:
-    """Draw no pictures in a rehearsal, which keeps none."""
+def save_work(*, drawing: bool = True) -> None:
+    """Draw no pictures in a rehearsal, which keeps none; or none at all."""
     from statpress.tasks.release import build
 
     whole = build.write_report
@@ -316,7 +316,7 @@ def save_work() -> None:
         folder: Path, manifest: Mapping[str, Any], *, pictures: bool = True
     ) -> list[str]:
         charged = manifest["ledger_entry"] is not None
-        return whole(folder, manifest, pictures=pictures and charged)
+        return whole(folder, manifest, pictures=pictures and drawing and charged)
 
     build.write_report = write_report
 
@@ -508,7 +508,7 @@ def make_core(tree: Path) -> None:
                 "--home=home",
             )  # fmt: skip
         register_visits(bench)
-        save_work()
+        save_work(drawing=False)
         keep_gates_here()
         for name in OF_THE_CORE:
             bench.state(f"run/{name}", "run", f"{name}.yaml", "--home=home", *PLAIN)

@@ -24,8 +24,14 @@ ROOMS = ("mechanisms", "configs", "tasks", "flows")
 _CALLS = frozenset({"setattr", "setitem", "delattr", "delitem", "patch", "object", "multiple"})
 
 
-_MAY_PATCH = re.compile(r"setattr|setitem|delattr|delitem|patch|^\s+[a-z_.]+\.\w+ = ", re.MULTILINE)
+_MAY_PATCH = re.compile(
+    r"(setattr|setitem|delattr|delitem|patch|object|multiple)\(|^\s+(?!self\.)[a-z_.]+\.\w+ = ",
+    re.MULTILINE,
+)
 """In the text of every file that has a patch: most have none, and take long to parse."""
+
+
+_LOOKED_AT = ast.Import | ast.ImportFrom | ast.Call | ast.Assign
 
 
 class UnusedPatchError(AssertionError):
@@ -97,17 +103,17 @@ def patches() -> Iterator[str]:
         text = path.read_text()
         if path == Path(__file__) or not _MAY_PATCH.search(text):
             continue
-        tree = ast.parse(text)
-        modules = _modules(tree)
-        for node in ast.walk(tree):
+        nodes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, _LOOKED_AT)]
+        modules = _modules(nodes)
+        for node in nodes:
             if _is_patch(node, modules):
                 yield f"{path.relative_to(TESTS.parent)}:{node.lineno}"
 
 
-def _modules(tree: ast.Module) -> frozenset[str]:
+def _modules(nodes: list[ast.AST]) -> frozenset[str]:
     """The names by which a file knows modules, as far as its imports show."""
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {each.asname or each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -291,7 +291,10 @@ def squared(layout: Any) -> float:
     return float((weights * (layout.gaps / swap_kernel.UNIT) ** 2).sum())
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["uint8", pytest.param("uint16", marks=pytest.mark.nightly)],  # compiled for it alone
+)
 def test_the_kernel_of_single_columns_keeps_count_and_finds_more(dtype: str) -> None:
     """Twin: as many visits of records that meet by chance."""
     codes, targets = four_columns(dtype)
