@@ -22,6 +22,7 @@ from typing import Any
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.privacy_statement import FORMAT
+from statpress.mechanisms.accounting.balls import Bounds
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.panel_design import Panel
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Size
@@ -460,16 +461,15 @@ def _trade_off(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
     ]
 
 
+@functools.lru_cache(maxsize=64)  # as above
+def _deltas(loss: PrivacyLoss, epsilon: float) -> tuple[tuple[float, Bounds], ...]:
+    factors = (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2)
+    return tuple((epsilon * factor, loss.delta(epsilon * factor)) for factor in factors)
+
+
 def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
     """Delta at some epsilons up to twice the one charged."""
-    curve = []
-    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
-        bounds = loss.delta(epsilon * factor)
-        curve.append(
-            {
-                "epsilon": epsilon * factor,
-                "delta_lower": bounds.lower,
-                "delta_upper": bounds.upper,
-            }
-        )
-    return curve
+    return [
+        {"epsilon": at, "delta_lower": bounds.lower, "delta_upper": bounds.upper}
+        for at, bounds in _deltas(loss, epsilon)
+    ]
