@@ -65,9 +65,7 @@ ON_THE_SERVER = frozenset(
 )  # fmt: skip
 """Files whose tests share the session's Prefect server, which takes long to start: one worker's."""
 
-WITH_THE_QUALITY_PROCESS = frozenset(
-    ("test_attacks", "test_noisy_checks", "test_refusals", "test_release", "test_canary")
-)
+WITH_THE_QUALITY_PROCESS = frozenset(("test_refusals", "test_canary"))
 """Files whose agencies ask the quality process, as every run does that is not a test's."""
 
 MEMORY, ROOM = "/dev/shm", 2 << 30

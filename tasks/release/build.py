@@ -461,22 +461,15 @@ def _trade_off(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
     ]
 
 
-_FACTORS = (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2)
-"""Of the epsilon charged, at which the curve is stated."""
-
-
-@functools.lru_cache(maxsize=64)  # asked for twice, as above
-def _deltas(loss: PrivacyLoss, epsilon: float) -> tuple[Bounds, ...]:
-    return tuple(loss.delta(epsilon * factor) for factor in _FACTORS)
+@functools.lru_cache(maxsize=64)  # as above
+def _deltas(loss: PrivacyLoss, epsilon: float) -> tuple[tuple[float, Bounds], ...]:
+    factors = (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2)
+    return tuple((epsilon * factor, loss.delta(epsilon * factor)) for factor in factors)
 
 
 def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
     """Delta at some epsilons up to twice the one charged."""
     return [
-        {
-            "epsilon": epsilon * factor,
-            "delta_lower": bounds.lower,
-            "delta_upper": bounds.upper,
-        }
-        for factor, bounds in zip(_FACTORS, _deltas(loss, epsilon), strict=True)
+        {"epsilon": at, "delta_lower": bounds.lower, "delta_upper": bounds.upper}
+        for at, bounds in _deltas(loss, epsilon)
     ]

@@ -139,15 +139,12 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
     planted.write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
     with Inspector(CuratorLog(tmp_path, "log")) as inspector:
+        first = inspector._process
+        assert first.args[2:4] == ["-m", "statpress.tasks.release.quality_process"]
+        first.kill()
+        first.wait()
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
-        assert inspector._process.args[2:4] == [
-            "-m",
-            "statpress.tasks.release.quality_process",
-        ]
-        # Once it died it is started again, and that folder is not run then either.
-        inspector._process.kill()
-        inspector._process.wait()
-        assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
+        assert inspector._process.args == first.args and inspector._process is not first
         assert not inspector.meets("gate", {"x": 1}, [Between("x", 2)])
         assert inspector.meets("gate", {"x": 1}, [])  # nothing is limited
         with pytest.raises(RuntimeError, match="left an expectation out"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -11,9 +12,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from command_forks import printed_in_fork
+
+from statpress.flows.cli import app
 
 TOYS = Path(__file__).parent / "toys"
-SUPPORT = Path(__file__).parents[1] / "support"
 PRODUCTS = """\
 products:
   ages: {kind: table, mechanism: coarse_laplace, columns: [age], share: 0.3}
@@ -31,51 +34,33 @@ def toyed(agency: Any) -> Any:
     return agency
 
 
-def python(*arguments: str) -> Any:
-    """What a process prints that finds the toys and what tests share."""
-    path = os.pathsep.join(map(str, (TOYS, SUPPORT)))
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
+def say_in_turn(*commands: tuple[str, ...]) -> None:
+    """Print a list of what each of the commands says, in a process that knows the toys."""
+    for module in [each for name, each in sys.modules.items() if name.startswith("statpress.")]:
+        for each in list(vars(module).values()):
+            if hasattr(each, "cache_clear"):
+                each.cache_clear()  # it may hold what there was before the toys
+    sys.path.insert(0, str(TOYS))
+    importlib.import_module("toys")
+    for before, command in zip(("[", *"," * len(commands)), commands, strict=False):
+        print(before)
+        app([*command, "--json"], exit_on_error=False)
+    print("]")
 
 
-IN_TURN = """\
-import json, sys
-from pathlib import Path
-import toys
-import statpress.flows.runner
-from command_forks import forked
-from victims import InProcess
-
-statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
-said = [forked(*each, "--json", cwd=Path.cwd()) for each in json.loads(sys.argv[1])]
-assert [each.returncode for each in said] == [0] * len(said), said
-print(json.dumps([json.loads(each.stdout) for each in said]))
-"""
-
-
-def in_turn(*commands: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What each of the commands says, in forks of one process."""
-    said: list[dict[str, Any]] = python("-c", IN_TURN, json.dumps(commands))
-    return said
-
-
+@pytest.mark.usefixtures("judged_here")
 def test_a_release_with_a_mechanism_and_a_kind_from_outside(toyed: Any) -> None:
     home = ("--home", str(toyed.home.root))
     bundle, refined = toyed.releases / "first", toyed.folder / "refined"
-    planned, outcome, *_ = in_turn(
+    told = printed_in_fork(
+        say_in_turn,
         ("plan", str(toyed.config), *home),
         ("run", str(toyed.config), "--no-orchestrator", *home),
         ("verify", str(bundle), *home),
         ("ledger", "verify", *home),
         ("refine", str(bundle), "--output", str(refined), "--consistent"),
     )
+    planned, outcome, *_ = json.loads(told)
     upper = planned["products"]["upper"]
     assert upper["kind"] == "half" and upper["mechanism"] == "noisy_half"
     assert "coarse_laplace" in json.dumps(planned["products"]["ages"])

@@ -34,6 +34,7 @@ products:
   ages: {kind: table, mechanism: gaussian, columns: [age], share: 0.3}
 publish: {directory: releases}
 """
+PERSONS = "{column: person, max_records: 3}"
 
 
 class Seen(HTMLParser):
@@ -161,8 +162,15 @@ def test_no_other_file_is_replaced(agency: Any, name: str, capsys: Any) -> None:
     assert not page.is_file() or page == agency.config
 
 
-@pytest.mark.parametrize("unit", ["record", "{column: person, max_records: 3}"])
-@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+@pytest.mark.parametrize(
+    ("unit", "measure"),
+    [
+        ("record", "epsilon"),
+        pytest.param("record", "rho", marks=pytest.mark.nightly),
+        pytest.param(PERSONS, "epsilon", marks=pytest.mark.nightly),
+        (PERSONS, "rho"),
+    ],
+)
 def test_the_command_that_registers_can_be_run(
     agency: Any, capsys: Any, unit: str, measure: str
 ) -> None:

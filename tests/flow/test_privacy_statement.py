@@ -32,7 +32,7 @@ COUNTS = """\
 EVERY_KIND = f"""\
 {COUNTS}\
   fitted: {{kind: microdata, mechanism: marginals, columns: [region, age, pay],
-    accept: mostly_noise}}
+    copies: 2, accept: mostly_noise}}
   mean: {{kind: estimate, statistic: mean, columns: [pay], accept: mostly_noise}}
   curve: {{kind: function, target: kde, columns: [age], bandwidth: 0.3, degree: 4, order: 2,
     accept: mostly_noise}}

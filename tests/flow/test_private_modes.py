@@ -25,7 +25,7 @@ from statpress.tasks.source import spark
 PRODUCTS = """\
 products:
   wide: {kind: microdata, share: 0.5, mechanism: marginals, columns: [age, born, pay],
-    accept: mostly_noise}
+    copies: 2, accept: mostly_noise}
   noisy: {kind: table, share: 0.5, mechanism: gaussian, columns: [age], accept: mostly_noise}
 curator: {report: true}
 """

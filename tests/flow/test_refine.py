@@ -341,7 +341,7 @@ def test_no_product_is_an_error(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_done_is_refused(agency: Any, tmp_path: Path) -> None:
-    agency.replace("upper: 99, width: 10", "upper: 999999, width: 1")
+    agency.replace("upper: 99, width: 10", "upper: 417999, width: 1")
     agency.replace("born: {", "rounded: {")
     agency.replace("columns: [born]", "columns: [rounded]")
     agency.write_source(
@@ -351,7 +351,7 @@ def test_what_cannot_be_done_is_refused(agency: Any, tmp_path: Path) -> None:
     options = Options(integers=True, products=("people",))
     refine(bundle, tmp_path / "refined", options)  # costs what is listed
     assert np.array(read(tmp_path / "refined", "people")["rounded"]).sum() == 400
-    with pytest.raises(RefinementError, match="the 24,000,000 cells"):
+    with pytest.raises(RefinementError, match="the 10,032,000 cells"):
         refine(bundle, tmp_path / "other", Options(consistent=True))
     with pytest.raises(RefinementError, match="'rounded' already"):
         refine(bundle, tmp_path / "other", Options(integers=True))

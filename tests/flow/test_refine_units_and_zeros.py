@@ -47,7 +47,7 @@ FIGURES = ["estimate", "standard_error", "projected"]
 MADE: dict[str, tuple[Plan, Path]] = {}
 
 
-@pytest.fixture(params=N_RECORDS)
+@pytest.fixture(params=["zeros", pytest.param("units", marks=pytest.mark.nightly), "both"])
 def case(request: Any) -> str:
     """What is declared: structural zeros, units of several records, or both."""
     found: str = request.param
@@ -193,7 +193,7 @@ def test_refined_integers(press: Any, case: str, tmp_path: Path, form: str) -> N
 
 
 def test_a_release_of_absent_records_alone_is_read_back(press: Any, tmp_path: Path) -> None:
-    bundle = press("units")
+    bundle = press("both")
     assert stated_of(bundle)["one"]["absent"] == {"raw": 1}
     output = tmp_path / "refined"
     facts = refine(bundle, output, Options(integers=True, products=("one",)))
@@ -283,7 +283,7 @@ def test_units_that_are_not_said_at_all_are_missed_in_the_number_of_cells(press:
         for product in stated["products"].values():
             product.update(unit_records=1, absent=None)
 
-    bundle = press("units")
+    bundle = press("both")
     edit(bundle, of_one_record)
     with pytest.raises(BundleVerificationError, match="not wholly described"):
         open_bundle(bundle)

@@ -156,7 +156,7 @@ def test_a_killed_runs_folders_are_removed_and_a_live_ones_are_not(agency) -> No
     os.close(held)
 
 
-def test_insecure_seed_repeats_and_is_marked(agency) -> None:
+def test_insecure_seed_repeats_and_is_marked(agency, pressed) -> None:
     first = agency.run(insecure_seed=5)
     assert first.bundle.name == "first-NOT-PUBLISHABLE"
     assert not first.publishable
@@ -164,9 +164,8 @@ def test_insecure_seed_repeats_and_is_marked(agency) -> None:
     assert "NOT PUBLISHABLE" in (first.bundle / "README.md").read_text()
     agency.replace("name: first", "name: second")
     second = agency.run(insecure_seed=5)
-    agency.replace("name: second", "name: third")
-    third = agency.run()
-    data = [(o.bundle / "data" / "people.csv").read_text() for o in (first, second, third)]
+    runs = (first, second, pressed)  # the last one without a seed
+    data = [(o.bundle / "data" / "people.csv").read_text() for o in runs]
     assert data[0] == data[1] != data[2]
 
 

@@ -23,7 +23,7 @@ domain:
 structural_zeros:
   - {gain: [99999], sex: [f]}
 products:
-  people: {kind: microdata, mechanism: marginals, columns: [gain, sex], share: 0.4}
+  people: {kind: microdata, mechanism: marginals, columns: [gain, sex], copies: 2, share: 0.4}
   gains: {kind: table, columns: [gain], share: 0.2}
   usual: {kind: estimate, statistic: mean, columns: [gain], share: 0.2}
   middle: {kind: estimate, statistic: median, mechanism: noisy_quantile, columns: [gain]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,13 @@ publish: {directory: releases, plots: false, formats: [csv]}
 TOTALS = {"2026-01": (2000, 1500, 100, 400), "2026-02": (2500, 1300, 100, 300)}
 
 
-@pytest.fixture
-def series(agency: Any) -> Any:
-    """An agency with a series of two months, in which small regions have large weights."""
+@pytest.fixture(scope="module")
+def series(founded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An agency with a series of two months, in which small regions have large weights.
+
+    Both are released, as ``months``; tests only read it.
+    """
+    agency = founded(tmp_path_factory.mktemp("series"))
     head, _, _ = agency.text.partition("products:")
     agency.replace(agency.text[len(head) :], CONFIG)
     agency.replace("epsilon: 1.0, delta: 1.0e-6", "epsilon: 45, delta: 1.0e-6")
@@ -51,12 +57,9 @@ def series(agency: Any) -> Any:
         rows = f"region,count\nnorth,{north}\nsouth,{south}\nother,{other}\n,{missing}\n"
         (agency.folder / "totals" / f"{month}.csv").write_text(rows)
         shutil.copy(agency.source, agency.folder / "data" / f"{month}.parquet")
+    orders = {month: Order(agency.config).at_period(month) for month in TOTALS}
+    agency.months = {month: agency.run(order).bundle for month, order in orders.items()}
     return agency
-
-
-def released(agency: Any, month: str) -> Path:
-    bundle: Path = agency.run(Order(agency.config).at_period(month)).bundle
-    return bundle
 
 
 def sums(bundle: Path) -> dict[str, float]:
@@ -68,7 +71,7 @@ def sums(bundle: Path) -> dict[str, float]:
 
 
 def test_every_period_has_its_totals_and_its_weighted_figures(series: Any) -> None:
-    bundles = {month: released(series, month) for month in TOTALS}
+    bundles = series.months
     for month, bundle in bundles.items():
         wanted = dict(zip(("north", "south", "other", ""), TOTALS[month], strict=True))
         assert sums(bundle) == pytest.approx(wanted)
@@ -99,9 +102,11 @@ def test_every_period_has_its_totals_and_its_weighted_figures(series: Any) -> No
     assert "weighted_by" not in plain
 
 
-def test_a_bundle_anew_has_the_weights_of_its_own_totals(series: Any) -> None:
-    bundle = released(series, "2026-01")
-    shutil.rmtree(series.folder / "totals")
+def test_a_bundle_anew_has_the_weights_of_its_own_totals(series: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(series.folder, tmp_path / "series")
+    bundle = folder / series.months["2026-01"].relative_to(series.folder)
+    series = replace(series, folder=folder)
+    shutil.rmtree(folder / "totals")
     assert sums(reprint(bundle).bundle) == sums(bundle)
     renewed = propose(bundle, None, (), series.folder, series.home)
     weight = renewed.plan.products[0].mechanism.weight

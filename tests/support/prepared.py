@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import shutil
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from statpress.tasks.bundle.manifest import FACTS, REVIEWED, seal
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.entries import Entry, public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 
@@ -29,7 +33,25 @@ STRANGER = Ed25519PrivateKey.from_private_bytes(b"x" * 32)
 TEXT = "title: Wages\n"
 CONFIG = hashlib.sha256(TEXT.encode()).hexdigest()
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 9}
+DESCRIBED = {"product": "t", "mechanism": "laplace", "n_records": 9}
 LOSS = {"epsilon": "0.5", "delta": "0", "rho": "0.125", "rho_delta": "0"}
+
+
+@functools.cache
+def _charged(
+    keys: tuple[str, ...], unsigned: bool, hour: int
+) -> tuple[tempfile.TemporaryDirectory[str], Entry]:
+    """A home to copy, with the charge and the draw of one hour, and the charge."""
+    folder = tempfile.TemporaryDirectory()
+    with Ledger.open(Home(Path(folder.name)).ledger) as ledger:
+        ledger.register(dataset="census", epsilon=1, delta=0, **TERMS)
+        ledger.set_approvers(dataset="census", approvers=list(keys), unsigned=unsigned)
+        work: Any = {"mechanisms": [DESCRIBED], "config_sha256": CONFIG, "version": "1"}
+        charge = ledger.charge(
+            dataset="census", run_id=RUN, insecure_seed=False, **LOSS, **TERMS, **work
+        )
+        ledger.draw(dataset="census", run_id=RUN)
+    return folder, charge
 
 
 @dataclass
@@ -42,20 +64,13 @@ class Office:
     facts: ClassVar[dict[str, str]] = REVIEWED
 
     def __post_init__(self) -> None:
-        self.home.folder("")
-        described = {"product": "t", "mechanism": "laplace", "n_records": 9}
+        keys = tuple(public_text(key) for key in self.approvers)
+        charged, charge = _charged(keys, self.unsigned, int(time.time() // 3600))
+        shutil.copytree(charged.name, self.home.root)
+        (self.prepared / "data").mkdir(parents=True, mode=0o700)
         with Ledger.open(self.home.ledger) as ledger:
-            ledger.register(dataset="census", epsilon=1, delta=0, **TERMS)
-            keys = [public_text(key) for key in self.approvers]
-            ledger.set_approvers(dataset="census", approvers=keys, unsigned=self.unsigned)
-            work: Any = {"mechanisms": [described], "config_sha256": CONFIG, "version": "1"}
-            charge = ledger.charge(
-                dataset="census", run_id=RUN, insecure_seed=False, **LOSS, **TERMS, **work
-            )
-            ledger.draw(dataset="census", run_id=RUN)
-            (self.prepared / "data").mkdir(parents=True, mode=0o700)
             (self.prepared / "data" / "t.csv").write_text("a,raw\n1,2\n")
-            stated = {"products": {"t": described}}
+            stated = {"products": {"t": DESCRIBED}}
             (self.prepared / "privacy.json").write_text(json.dumps(stated))
             (self.prepared / "config.yaml").write_text(TEXT)
             facts: dict[str, Any] = dict.fromkeys(FACTS, "x")
