@@ -157,7 +157,7 @@ class Copy:
         seconds = [self.recorded.seconds(test) for test in tests]
         longest = 180 + 10 * max(seconds)  # shared fixtures are another test's seconds
         command = [
-            self.python, "-m", "pytest", "-x", "-q", "-m", "", "-p", "no:cacheprovider",
+            self.python, "-P", "-m", "pytest", "-x", "-q", "-m", "", "-p", "no:cacheprovider",
             "-p", "mutant_plugin", f"--only-tests={only}", f"--first-failure={failure}",
             "-o", f"faulthandler_timeout={longest}", *files,
         ]  # fmt: skip
@@ -279,7 +279,7 @@ def record(folder: Path, options: list[str]) -> None:
         "core = ctrace\nparallel = true\npatch = _exit\nrelative_files = true\n"
     )
     command = [
-        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "mutant_plugin",
+        sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-p", "mutant_plugin",
         "--cov", f"--cov-config={folder / 'coveragerc'}", "--cov-context=test", "--cov-report=",
         f"--junitxml={folder / 'junit.xml'}", f"--shared-fixtures={folder / 'fixtures.json'}",
         *options,

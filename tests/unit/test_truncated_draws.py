@@ -314,3 +314,14 @@ def test_it_is_never_above_another_bound(
             assert made.rho.upper <= most * (1 + 1e-9)
     assert charged.rho.lower <= more.approximate_rho(delta).rho.upper * (1 + 0.02)
     assert more.approximate_rho(delta).rho.upper >= charged.rho.upper * (1 - 0.02)
+
+
+def test_net_steps_need_a_law_without_dents_or_all_draws() -> None:
+    """Unless rest**2 is at least up * down, the law of |S| is not log-concave; a cut needs that."""
+
+    def dented(m: int) -> DrawsLoss:
+        return DrawsLoss(up=F(9, 20), down=F(8, 20), draws=m)
+
+    assert approximately_concentrated(dented(600), 1e-6, NET_STEPS) is None
+    assert approximately_concentrated(dented(600), 1e-6) is not None
+    assert proven(dented(6), 0.2, NET_STEPS).rule == NET_STEPS
