@@ -448,7 +448,11 @@ def test_a_chart_shows_what_has_no_end_and_refuses_what_it_cannot(bundle: Path) 
     facts = {**made.facts, "cells": [dict(cell) for cell in made.facts["cells"]]}
     facts["cells"][0]["lower"] = -np.inf
     (axes,) = chart(facts).axes
-    assert np.isfinite([each.get_segments() for each in axes.collections]).all()
+    segments = np.concatenate([each.get_segments() for each in axes.collections])
+    figures = [cell[part] for cell in facts["cells"] for part in ("estimate", "lower", "upper")]
+    low, *_, high = sorted(figure for figure in figures if np.isfinite(figure))
+    assert np.isfinite(segments).all()
+    assert segments[:, 0, 0].min() == pytest.approx(low - 0.05 * (high - low))
     with pytest.raises(QueryError, match="at most 300"):
         chart({**facts, "cells": 151 * facts["cells"]})
     with pytest.raises(QueryError, match=r"chart\.gif"):
