@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import seeded_streams
-from discrete_laplace_law import p_value
+from numpy.typing import NDArray
 from randomgen import AESCounter
+from scipy import stats
 
 from statpress.mechanisms.errors import InternalError
 from statpress.mechanisms.sampling.randomness import Randomness
@@ -107,6 +108,20 @@ def test_a_fork_draws_other_bits_than_its_parent() -> None:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert os.read(read, 16) not in {stream().bytes(16), b""}
+
+
+def p_value(noise: NDArray[np.int64], scale: Fraction) -> float:
+    """Chance of counts this far from those that P(z) = tanh(1/2s) exp(-|z|/s) leads to expect.
+
+    Integers beyond the range in which ten are expected each are two tails.
+    """
+    s, n = float(scale), len(noise)
+    most = max(int(s * np.log(n * np.tanh(1 / (2 * s)) / 10)), 0)
+    inner = np.arange(-most, most + 1)
+    tail = np.exp(-(most + 1) / s) / (1 + np.exp(-1 / s))
+    law = np.concatenate([[tail], np.tanh(1 / (2 * s)) * np.exp(-np.abs(inner) / s), [tail]])
+    counts = np.bincount(np.clip(noise, -most - 1, most + 1) + most + 1, minlength=len(law))
+    return float(stats.chisquare(counts, n * law / law.sum()).pvalue)
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3), Fraction(40)])
